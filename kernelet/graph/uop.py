@@ -1,0 +1,370 @@
+"""The node: immutable and hash-consed, so equality is identity and common work is shared.
+
+In:  an op, a dtype, source nodes and a payload.
+Out: the one `UOp` with those four fields.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.graph.bounds import Bounds, bounds_of
+from kernelet.graph.infer import Shape, device_of, shape_of
+from kernelet.graph.ops import COMPARISONS, Op
+
+
+@dataclass(frozen=True, slots=True)
+class BufferArg:
+    """Memory on `device` with room for `size` elements; `number` tells buffers apart."""
+
+    number: int
+    size: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParamArg:
+    """The `slot`-th memory argument: `size` elements on `device`."""
+
+    slot: int
+    size: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariableArg:
+    """An integer from `min` to `max`, both included."""
+
+    name: str
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceArg:
+    """Combine the elements along `axes` with `op` (ADD, MUL or MAX)."""
+
+    op: Op
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeArg:
+    """A loop variable; `kind` is loop, thread, reduce, unroll or vector."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchArg:
+    """`size` elements inside a kernel; `register` says every address is a constant."""
+
+    number: int
+    size: int
+    register: bool = False
+
+
+class _Entry(weakref.ref["UOp"]):
+    """A weak reference that knows its key in the table."""
+
+    __slots__ = ("key",)
+    key: tuple[object, ...]
+
+
+_table: dict[tuple[object, ...], _Entry] = {}
+
+
+def _forget(entry: _Entry) -> None:
+    # A new node with the same key may have taken the place already.
+    if _table.get(entry.key) is entry:
+        del _table[entry.key]
+
+
+_buffer_numbers = itertools.count()
+
+
+@final
+class UOp:
+    """One node of the graph: `op, dtype, src, arg`."""
+
+    __slots__ = ("__weakref__", "_bounds", "_cache", "_device", "_shape", "arg", "dtype", "op", "src")
+    op: Op
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+
+    def __new__(
+        cls, op: Op, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
+    ) -> UOp:
+        key: tuple[object, ...] = (op, dtype, src, arg)
+        # 0.0 and -0.0 are equal in Python but are not the same constant.
+        if op is Op.CONST and arg == 0 and isinstance(arg, float):
+            key = (op, dtype, src, arg, math.copysign(1.0, arg))
+        entry = _table.get(key)
+        if entry is not None:
+            found = entry()
+            if found is not None:
+                return found
+        node = object.__new__(cls)
+        set_field = object.__setattr__
+        set_field(node, "op", op)
+        set_field(node, "dtype", dtype)
+        set_field(node, "src", src)
+        set_field(node, "arg", arg)
+        entry = _Entry(node, _forget)
+        entry.key = key
+        _table[key] = entry
+        return node
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"UOp.{name} cannot be set: nodes are immutable; use replace()")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return UOp, (self.op, self.dtype, self.src, self.arg)
+
+    def __repr__(self) -> str:
+        from kernelet.graph.show import show  # noqa: PLC0415 - printing sits above the node
+
+        return show(self)
+
+    # ---- facts, computed once ----
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes; () for scalars and for nodes inside kernels."""
+        try:
+            return self._shape
+        except AttributeError:
+            object.__setattr__(self, "_shape", shape_of(self))
+            return self._shape
+
+    @property
+    def device(self) -> str | None:
+        """The device the value lives on; None for constants."""
+        try:
+            return self._device
+        except AttributeError:
+            object.__setattr__(self, "_device", device_of(self))
+            return self._device
+
+    @property
+    def bounds(self) -> Bounds:
+        """The least and the greatest value that any element can have."""
+        try:
+            return self._bounds
+        except AttributeError:
+            object.__setattr__(self, "_bounds", bounds_of(self))
+            return self._bounds
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """Room for facts that analyses keep on the node; keyed by the analysis."""
+        try:
+            return self._cache
+        except AttributeError:
+            object.__setattr__(self, "_cache", {})
+            return self._cache
+
+    # ---- construction ----
+
+    @staticmethod
+    def const(value: Scalar, dtype: DType) -> UOp:
+        """A number; floats lose their sign of NaN, integers are not wrapped."""
+        kind = dtype.kind
+        if kind == "float":
+            value = float(value)
+            if value != value:
+                value = math.nan
+        elif kind == "bool":
+            value = bool(value)
+        else:
+            value = int(value)
+        return UOp(Op.CONST, dtype, (), value)
+
+    @staticmethod
+    def buffer(size: int, dtype: DType, device: str) -> UOp:
+        """A node for memory that no other node names."""
+        return UOp(Op.BUFFER, dtype, (), BufferArg(next(_buffer_numbers), size, device))
+
+    @staticmethod
+    def variable(name: str, min: int, max: int) -> UOp:
+        """An integer from `min` to `max` that is given when the kernel is launched."""
+        if min > max:
+            raise ArgumentError(
+                f"Variable({name!r}, {min}, {max}): the minimum is above the maximum; swap them."
+            )
+        return UOp(Op.VARIABLE, dtypes.index, (), VariableArg(name, min, max))
+
+    @staticmethod
+    def sink(*nodes: UOp) -> UOp:
+        """Several nodes as one root."""
+        return UOp(Op.SINK, dtypes.void, nodes)
+
+    def const_like(self, value: Scalar) -> UOp:
+        """A number of this node's dtype, broadcast to its shape."""
+        node = UOp.const(value, self.dtype.scalar)
+        if self.dtype.lanes > 1:
+            return UOp(Op.CONST, self.dtype, (), node.arg)
+        shape = self.shape
+        return node if not shape else node.broadcast_to(shape)
+
+    def broadcast_to(self, shape: Shape) -> UOp:
+        """A scalar repeated over `shape`."""
+        ones = UOp(Op.RESHAPE, self.dtype, (self,), (1,) * len(shape))
+        if all(isinstance(dim, int) and dim == 1 for dim in shape):
+            return ones
+        return UOp(Op.EXPAND, self.dtype, (ones,), shape)
+
+    def replace(self, **fields: Any) -> UOp:
+        """The node with some of `op, dtype, src, arg` changed."""
+        return UOp(
+            fields.get("op", self.op),
+            fields.get("dtype", self.dtype),
+            fields.get("src", self.src),
+            fields.get("arg", self.arg),
+        )
+
+    def alu(self, op: Op, *others: UOp) -> UOp:
+        """An elementwise op on this node and `others`, in this order."""
+        dtype = self.dtype
+        if op in COMPARISONS:
+            dtype = dtypes.bool.vec(dtype.lanes)
+        elif op is Op.WHERE:
+            dtype = others[0].dtype
+        return UOp(op, dtype, (self, *others))
+
+    def cast(self, dtype: DType) -> UOp:
+        """The value converted to `dtype`; itself when that changes nothing."""
+        return self if self.dtype is dtype else UOp(Op.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        """The bits reinterpreted as `dtype`, which must be as wide."""
+        return self if self.dtype is dtype else UOp(Op.BITCAST, dtype, (self,))
+
+    # ---- bound variables ----
+
+    def bind(self, value: int) -> UOp:
+        """The variable with its value for now; ArgumentError when it is out of range."""
+        if self.op is not Op.VARIABLE:
+            raise ArgumentError(f"bind({value}): {self.op.name} is not a Variable")
+        arg = self.arg
+        if not arg.min <= value <= arg.max:
+            raise ArgumentError(
+                f"Variable({arg.name!r}).bind({value}): the value must be in {arg.min}..{arg.max}."
+            )
+        return UOp(Op.BIND, self.dtype, (self, UOp.const(value, self.dtype)))
+
+    def unbind(self) -> tuple[UOp, int]:
+        """The variable and its value."""
+        if self.op is not Op.BIND:
+            raise ArgumentError(f"unbind(): {self.op.name} is not a bound Variable; bind it first.")
+        return self.src[0], self.src[1].arg
+
+    # ---- walking ----
+
+    def toposort(self) -> dict[UOp, None]:
+        """This node and all below it, each after its sources."""
+        order: dict[UOp, None] = {}
+        stack: list[tuple[UOp, bool]] = [(self, False)]
+        while stack:
+            node, done = stack.pop()
+            if node in order:
+                continue
+            if done:
+                order[node] = None
+                continue
+            stack.append((node, True))
+            for source in reversed(node.src):
+                if source not in order:
+                    stack.append((source, False))
+        return order
+
+    def __iter__(self) -> Iterator[UOp]:
+        raise TypeError("a UOp is not a sequence; use its src")
+
+    # ---- arithmetic: raw nodes, simplified by rewriting ----
+
+    def _operand(self, value: UOp | Scalar) -> UOp:
+        return value if isinstance(value, UOp) else self.const_like(value)
+
+    def __add__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.ADD, self._operand(other))
+
+    def __radd__(self, other: Scalar) -> UOp:
+        return self._operand(other).alu(Op.ADD, self)
+
+    def __sub__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.ADD, -self._operand(other))
+
+    def __rsub__(self, other: Scalar) -> UOp:
+        return self._operand(other).alu(Op.ADD, -self)
+
+    def __neg__(self) -> UOp:
+        return self.const_like(-self.arg) if self.op is Op.CONST else self.alu(Op.NEG)
+
+    def __mul__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.MUL, self._operand(other))
+
+    def __rmul__(self, other: Scalar) -> UOp:
+        return self._operand(other).alu(Op.MUL, self)
+
+    def __floordiv__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.IDIV, self._operand(other))
+
+    def __mod__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.MOD, self._operand(other))
+
+    def __lt__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.CMPLT, self._operand(other))
+
+    def __gt__(self, other: UOp | Scalar) -> UOp:
+        return self._operand(other).alu(Op.CMPLT, self)
+
+    def __ge__(self, other: UOp | Scalar) -> UOp:
+        return (self < other).logical_not()
+
+    def __le__(self, other: UOp | Scalar) -> UOp:
+        return (self > other).logical_not()
+
+    def __and__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.AND, self._operand(other))
+
+    def __or__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.OR, self._operand(other))
+
+    def __xor__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.XOR, self._operand(other))
+
+    def __lshift__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.SHL, self._operand(other))
+
+    def __rshift__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Op.SHR, self._operand(other))
+
+    def not_equal(self, other: UOp | Scalar) -> UOp:
+        """Whether the values differ, element by element (== compares the nodes)."""
+        return self.alu(Op.CMPNE, self._operand(other))
+
+    def logical_not(self) -> UOp:
+        """The other truth value."""
+        return self.alu(Op.CMPNE, self.const_like(True))
+
+    def maximum(self, other: UOp | Scalar) -> UOp:
+        """The greater value; NaN wins."""
+        return self.alu(Op.MAX, self._operand(other))
+
+    def where(self, if_true: UOp | Scalar, if_false: UOp | Scalar) -> UOp:
+        """`if_true` where this holds, else `if_false`; one of them is a node."""
+        if isinstance(if_true, UOp):
+            return self.alu(Op.WHERE, if_true, if_true._operand(if_false))
+        if isinstance(if_false, UOp):
+            return self.alu(Op.WHERE, if_false.const_like(if_true), if_false)
+        raise ArgumentError("where: both branches are numbers; give at least one node.")
