@@ -18,6 +18,7 @@ from kernelet.base.errors import ArgumentError
 from kernelet.graph.bounds import Bounds, bounds_of
 from kernelet.graph.infer import Shape, device_of, shape_of
 from kernelet.graph.ops import COMPARISONS, Op
+from kernelet.graph.show import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,6 @@ class UOp:
         return UOp, (self.op, self.dtype, self.src, self.arg)
 
     def __repr__(self) -> str:
-        from kernelet.graph.show import show  # noqa: PLC0415 - printing sits above the node
-
         return show(self)
 
     # ---- facts, computed once ----
