@@ -1,0 +1,145 @@
+"""The stream of events: what the framework did, for whoever listens.
+
+In:  events, from every layer.
+Out: calls of the readers that asked for their kind; DEBUG's printer is one of them.
+
+Nothing else in the package writes to standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kernelet.base import config
+
+# The DEBUG level from which the printer shows a kind of event; "warning" is always shown.
+LEVELS: Mapping[str, int] = {
+    "warning": 0,
+    "progress": 0,
+    "device": 1,
+    "cache": 1,
+    "kernel": 2,
+    "transform": 3,
+    "source": 4,
+    "linear": 5,
+    "graph": 6,
+    "assembly": 7,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: its kind (a key of `LEVELS`), its name, a text, when and how long.
+
+    `numbers` are figures for readers that compute, as the profiler does.
+    """
+
+    kind: str
+    name: str
+    text: str = ""
+    start: float = 0.0
+    seconds: float = 0.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+Reader = Callable[[Event], None]
+_readers: dict[str, tuple[Reader, ...]] = {}
+
+
+def wants(kind: str) -> bool:
+    """Whether an event of this kind would reach anybody: ask before building a costly text."""
+    return kind in _readers or config.current().debug >= LEVELS[kind]
+
+
+def emit(kind: str, name: str, text: str = "", **numbers: float) -> None:
+    """Tell the readers of `kind`; does nothing when nobody listens."""
+    if wants(kind):
+        send(Event(kind, name, text, time.perf_counter(), 0.0, numbers))
+
+
+def send(event: Event) -> None:
+    """Give an event to the readers of its kind and to DEBUG's printer."""
+    for reader in _readers.get(event.kind, ()):
+        reader(event)
+    if config.current().debug >= LEVELS[event.kind]:
+        _show(event)
+
+
+@contextlib.contextmanager
+def reading(reader: Reader, *kinds: str) -> Iterator[None]:
+    """Call `reader` with each event of these kinds inside the block."""
+    subscribe(reader, *kinds)
+    try:
+        yield
+    finally:
+        unsubscribe(reader, *kinds)
+
+
+def subscribe(reader: Reader, *kinds: str) -> None:
+    """Call `reader` with each event of these kinds from now on."""
+    for kind in kinds:
+        _readers[kind] = (*_readers.get(kind, ()), reader)
+
+
+def unsubscribe(reader: Reader, *kinds: str) -> None:
+    """Stop calling `reader`."""
+    for kind in kinds:
+        left = tuple(other for other in _readers.get(kind, ()) if other is not reader)
+        if left:
+            _readers[kind] = left
+        else:
+            _readers.pop(kind, None)
+
+
+def _show(event: Event) -> None:
+    if event.kind in ("warning", "progress"):
+        stream, line = sys.stderr, f"kernelet: {event.text or event.name}"
+    elif event.kind in ("source", "linear", "graph", "assembly"):
+        stream, line = sys.stdout, f"--- {event.kind} {event.name}\n{event.text}"
+    else:
+        stream, line = sys.stdout, f"*** {event.name}  {event.text}".rstrip()
+    stream.write(line + "\n")
+
+
+class Progress:
+    """Lines on how far a long task is, from its third second on.
+
+    Use it as a context manager and call `advance` as work is done.
+    """
+
+    quiet_seconds = 2.0
+    pause_seconds = 1.0
+
+    def __init__(self, name: str, total: float, unit: str = "") -> None:
+        self.name, self.total, self.unit = name, total, unit
+        self.done = 0.0
+        self._start = time.perf_counter()
+        self._next = self._start + self.quiet_seconds
+        self._shown = False
+
+    def advance(self, amount: float = 1) -> None:
+        """Count `amount` more as done."""
+        self.done += amount
+        now = time.perf_counter()
+        if now >= self._next:
+            self._tell(now)
+            self._next = now + self.pause_seconds
+
+    def _tell(self, now: float) -> None:
+        self._shown = True
+        share = f" ({100 * self.done / self.total:.0f}%)" if self.total else ""
+        of_total = f"/{self.total:g}" if self.total else ""
+        unit = f" {self.unit}" if self.unit else ""
+        text = f"{self.name}: {self.done:g}{of_total}{unit}{share}, {now - self._start:.0f} s"
+        emit("progress", self.name, text, done=self.done, total=self.total)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._shown:
+            self._tell(time.perf_counter())
