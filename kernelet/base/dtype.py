@@ -169,7 +169,7 @@ def round_to(dtype: DType, value: Scalar) -> Scalar:
     if dtype.is_bool:
         return bool(value)
     if dtype.is_float:
-        return round_float(dtype, float(value))
+        return round_float(dtype, value if isinstance(value, float) else _to_double(dtype, value))
     if isinstance(value, float):
         if math.isnan(value):
             return 0
@@ -178,6 +178,18 @@ def round_to(dtype: DType, value: Scalar) -> Scalar:
     bits = dtype.itemsize * 8
     wrapped = int(value) & ((1 << bits) - 1)
     return wrapped - (1 << bits) if not dtype.is_unsigned and wrapped >> (bits - 1) else wrapped
+
+
+def _to_double(dtype: DType, value: int) -> float:
+    # A wide integer must be rounded once: cut to 53 bits with a sticky last bit, the double is
+    # exact and the only rounding is the one to `dtype`.
+    cut = value.bit_length() - 53
+    if cut <= 0 or dtype.scalar is dtypes.float64:
+        return float(value)
+    magnitude = abs(value)
+    kept = magnitude >> cut
+    kept |= kept << cut != magnitude
+    return math.copysign(math.ldexp(kept, cut), value)
 
 
 def round_float(dtype: DType, value: float) -> float:

@@ -138,8 +138,18 @@ def _trunc_divide(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else 0
 
 
-def _multiply(x: float, y: float) -> float:
-    return x * y
+def _truncate(x: float) -> float:
+    # The sign of zero stays: trunc(-0.5) is -0.0.
+    return math.copysign(math.trunc(x), x) if isinstance(x, float) and math.isfinite(x) else x
+
+
+def _shift_left(x: int, y: int) -> int:
+    # No program shifts by more than the width; a huge number must not be built all the same.
+    return x << y if 0 <= y < 64 else 0
+
+
+def _shift_right(x: int, y: int) -> int:
+    return x >> y if y >= 0 else 0
 
 
 def _divide(x: float, y: float) -> float:
@@ -155,11 +165,11 @@ OP_TABLE: dict[Op, OpInfo] = {
     Op.SQRT: OpInfo(1, _sqrt),
     Op.RECIPROCAL: OpInfo(1, _reciprocal),
     Op.NEG: OpInfo(1, lambda x: -x),
-    Op.TRUNC: OpInfo(1, lambda x: float(math.trunc(x)) if math.isfinite(x) else x),
+    Op.TRUNC: OpInfo(1, _truncate),
     Op.CAST: OpInfo(1, lambda x: x),
     Op.BITCAST: OpInfo(1, lambda x: x),
     Op.ADD: OpInfo(2, lambda x, y: x + y, True, True, identity=0),
-    Op.MUL: OpInfo(2, _multiply, True, True, identity=1),
+    Op.MUL: OpInfo(2, lambda x, y: x * y, True, True, identity=1),
     Op.MAX: OpInfo(2, _maximum, True, True, identity=-math.inf),
     Op.MOD: OpInfo(2, _floor_modulo),
     Op.IDIV: OpInfo(2, _floor_divide),
@@ -168,8 +178,8 @@ OP_TABLE: dict[Op, OpInfo] = {
     Op.AND: OpInfo(2, lambda x, y: x & y, True, True),
     Op.OR: OpInfo(2, lambda x, y: x | y, True, True, identity=0),
     Op.XOR: OpInfo(2, lambda x, y: x ^ y, True, True, identity=0),
-    Op.SHL: OpInfo(2, lambda x, y: x << y),
-    Op.SHR: OpInfo(2, lambda x, y: x >> y),
+    Op.SHL: OpInfo(2, _shift_left),
+    Op.SHR: OpInfo(2, _shift_right),
     Op.WHERE: OpInfo(3, lambda condition, x, y: x if condition else y),
     Op.MULACC: OpInfo(3, lambda x, y, z: x * y + z),
     Op.SUB: OpInfo(2, lambda x, y: x - y),
