@@ -1,0 +1,295 @@
+"""The few operations that every tensor method is built from.
+
+In:  graph nodes.
+Out: `Primitives`, the base of every topic class: one method for each kind of graph node, plus
+     broadcasting and type promotion.
+
+A topic class (`Elementwise`, `Movement`, `Reduction`, ...) is abstract, has no fields and empty
+`__slots__`, and returns `Self`, so that `Tensor`, the one final class, can inherit them all.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
+from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import ReduceArg, UOp
+
+DTypeLike = DType | str
+
+
+def as_dtype(dtype: DTypeLike) -> DType:
+    """The element type itself, or the one with that name."""
+    if isinstance(dtype, DType):
+        return dtype
+    found = getattr(dtypes, dtype, None)
+    if not isinstance(found, DType):
+        names = ", ".join(known.name for known in dtypes.all)
+        raise ArgumentError(f"dtype {dtype!r}: there is no such element type. Use one of {names}.")
+    return found
+
+
+def is_scalar(value: object) -> bool:
+    """Whether `value` is a plain Python number."""
+    return isinstance(value, bool | int | float)
+
+
+def scalar_dtype(value: Scalar) -> DType:
+    """The type that a Python number has on its own."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    if isinstance(value, int):
+        return dtypes.default_int if -(1 << 31) <= value < 1 << 31 else dtypes.int64
+    return dtypes.default_float
+
+
+def promote_scalar(dtype: DType, value: Scalar) -> DType:
+    """The type of a tensor of `dtype` combined with a Python number.
+
+    A number of the same kind, or of a lesser one, leaves the tensor's type alone.
+    """
+    if dtype.is_float or isinstance(value, bool):
+        return dtype
+    if isinstance(value, float):
+        return dtypes.default_float
+    return scalar_dtype(value) if dtype.is_bool else dtype
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    """The number of elements in a box with these sides."""
+    known = math.prod(dim for dim in dims if isinstance(dim, int))
+    total: Dim = known
+    for dim in dims:
+        if isinstance(dim, UOp):
+            total = dim if isinstance(total, int) and total == 1 else dim * total
+    return 0 if known == 0 else total
+
+
+def show_shape(shape: Sequence[Dim]) -> str:
+    """A shape as it is written in messages.
+
+    >>> show_shape((2, 3))
+    '(2, 3)'
+    """
+    names = [str(dim) if isinstance(dim, int) else show_dim(dim) for dim in shape]
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def show_dim(dim: Dim) -> str:
+    """A size as it is written in messages: a bound variable shows its name and value."""
+    if isinstance(dim, int):
+        return str(dim)
+    if dim.op is Op.BIND:
+        return f"{dim.src[0].arg.name}={dim.src[1].arg}"
+    return f"at most {dim.bounds.max}"
+
+
+def broadcast_shape(*shapes: Shape, name: str = "broadcast") -> Shape:
+    """The shape that all of `shapes` expand to; ShapeError when there is none.
+
+    >>> broadcast_shape((3, 1), (4,))
+    (3, 4)
+    """
+    ndim = max(len(shape) for shape in shapes)
+    result: list[Dim] = []
+    for axis in range(ndim):
+        found: Dim = 1
+        for shape in shapes:
+            place = axis - (ndim - len(shape))
+            if place < 0 or shape[place] == 1:
+                continue
+            if found == 1:
+                found = shape[place]
+            elif found != shape[place]:
+                listed = " with ".join(show_shape(each) for each in shapes)
+                sizes = f"{show_dim(found)} and {show_dim(shape[place])}"
+                raise ShapeError(
+                    f"{name}: cannot broadcast {listed}: axis {axis} is {sizes}. "
+                    "Sizes must be equal or 1; reshape or expand one of them."
+                )
+        result.append(found)
+    return tuple(result)
+
+
+class Primitives(ABC):
+    """One method for each kind of graph node; `uop` is the node that the tensor stands for."""
+
+    __slots__ = ()
+    uop: UOp
+
+    # ---- what Tensor supplies ----
+
+    @classmethod
+    @abstractmethod
+    def _wrap(cls, uop: UOp) -> Self:
+        """The tensor for a computed node."""
+
+    @classmethod
+    @abstractmethod
+    def _create(cls, uop: UOp) -> Self:
+        """The tensor for a node that a creation function made: a leaf of its own."""
+
+    @abstractmethod
+    def _wrap_view(self, uop: UOp) -> Self:
+        """The tensor for a movement of this one, which remembers what it is a view of."""
+
+    # ---- facts ----
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes; a size that is not known yet is a bound variable."""
+        return self.uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.uop.shape)
+
+    def axis(self, axis: int, extra: int = 0) -> int:
+        """`axis` counted from the front; IndexingError when there is no such axis.
+
+        `extra` axes are about to be added.
+        """
+        count = self.ndim + extra
+        # A scalar has one imaginary axis, as in PyTorch.
+        limit = max(count, 1)
+        if not isinstance(axis, int) or not -limit <= axis < limit:
+            raise IndexingError(
+                f"axis {axis!r}: the tensor has shape {show_shape(self.shape)}. "
+                f"Use an axis from {-limit} to {limit - 1}."
+            )
+        return axis + limit if axis < 0 else axis
+
+    def axes(self, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+        """Several axes counted from the front, in rising order; None is all of them."""
+        if axis is None:
+            return tuple(range(self.ndim))
+        wanted = (axis,) if isinstance(axis, int) else tuple(axis)
+        found = tuple(sorted(self.axis(each) for each in wanted))
+        if len(set(found)) != len(found):
+            raise IndexingError(f"axes {wanted}: an axis is named twice. Name each axis once.")
+        return () if self.ndim == 0 else found
+
+    # ---- elementwise nodes ----
+
+    def _alu(self, op: Op, *others: Self) -> Self:
+        """An elementwise node; the operands have equal shapes and types already."""
+        return self._wrap(self.uop.alu(op, *(other.uop for other in others)))
+
+    def _constant(self, value: Scalar, dtype: DType | None = None) -> Self:
+        """`value` as this tensor's type (or `dtype`), repeated over this tensor's shape."""
+        return self._full(value, self.shape, dtype or self.dtype)
+
+    @classmethod
+    def _full(cls, value: Scalar, shape: Shape, dtype: DType) -> Self:
+        """`value` repeated over `shape`."""
+        node = UOp.const(round_to(dtype, value), dtype)
+        return cls._wrap(node.broadcast_to(shape) if shape else node)
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The values converted to `dtype`; ``x.astype(dtype)`` in numpy."""
+        wanted = as_dtype(dtype)
+        return self if wanted is self.dtype else self._wrap(self.uop.cast(wanted))
+
+    def bitcast(self, dtype: DTypeLike) -> Self:
+        """The bits read as another type of the same width; ``x.view(dtype)`` in numpy."""
+        wanted = as_dtype(dtype)
+        if wanted.itemsize != self.dtype.itemsize:
+            raise DTypeError(
+                f"bitcast to {wanted.name}: {self.dtype.name} has {self.dtype.itemsize} bytes and "
+                f"{wanted.name} has {wanted.itemsize}. Choose a type of the same width."
+            )
+        return self if wanted is self.dtype else self._wrap(self.uop.bitcast(wanted))
+
+    # ---- movement nodes: the arguments are checked already ----
+
+    def _move(self, op: Op, arg: object) -> Self:
+        return self._wrap_view(UOp(op, self.dtype, (self.uop,), arg))
+
+    def _reshape(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._move(Op.RESHAPE, shape)
+
+    def _permute(self, order: tuple[int, ...]) -> Self:
+        return self if order == tuple(range(self.ndim)) else self._move(Op.PERMUTE, order)
+
+    def _expand(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._move(Op.EXPAND, shape)
+
+    def _pad(self, pads: tuple[tuple[Dim, Dim], ...]) -> Self:
+        """Zeros before and after each axis."""
+        return self if all(pad == (0, 0) for pad in pads) else self._move(Op.PAD, pads)
+
+    def _shrink(self, bounds: tuple[tuple[Dim, Dim], ...]) -> Self:
+        """The elements from begin up to end of each axis."""
+        whole = tuple((0, dim) for dim in self.shape)
+        return self if bounds == whole else self._move(Op.SHRINK, bounds)
+
+    def _flip(self, axes: tuple[int, ...]) -> Self:
+        return self._move(Op.FLIP, axes) if axes else self
+
+    def _broadcast_to(self, shape: Shape) -> Self:
+        """Expanded to `shape`, with new axes in front; the shapes fit already."""
+        missing = len(shape) - self.ndim
+        return self._reshape((*(1,) * missing, *self.shape))._expand(shape)
+
+    # ---- the other nodes ----
+
+    def _reduce(self, op: Op, axes: Sequence[int]) -> Self:
+        """ADD, MUL or MAX over `axes`, which keep size 1, in this tensor's own type."""
+        if not axes:
+            return self
+        arg = ReduceArg(op, tuple(sorted(axes)))
+        return self._wrap(UOp(Op.REDUCE, self.dtype, (self.uop,), arg))
+
+    def contiguous(self) -> Self:
+        """The same values in memory of their own, in row-major order."""
+        if self.uop.op in (Op.BUFFER, Op.CONTIGUOUS):
+            return self
+        return self._wrap(UOp(Op.CONTIGUOUS, self.dtype, (self.uop,)))
+
+    def detach(self) -> Self:
+        """The same values; no gradient passes."""
+        return self._wrap_view(UOp(Op.DETACH, self.dtype, (self.uop,)))
+
+    # ---- broadcasting and promotion ----
+
+    def _operand(self, value: Self | Scalar, dtype: DType | None = None) -> Self:
+        """A tensor as it is, a number as a constant of shape () that fits this tensor's type."""
+        if isinstance(value, Primitives):
+            return value
+        if not is_scalar(value):
+            raise ArgumentError(
+                f"an operand of type {type(value).__name__}: only tensors and Python numbers "
+                "combine with tensors. Wrap it in Tensor(...)."
+            )
+        return self._full(value, (), dtype or promote_scalar(self.dtype, value))
+
+    def _matched(self, other: Self | Scalar, name: str) -> tuple[Self, Self]:
+        """This and `other` with one shape and one type."""
+        right = self._operand(other)
+        dtype = promote(self.dtype, right.dtype)
+        shape = broadcast_shape(self.shape, right.shape, name=name)
+        return (
+            self.cast(dtype)._broadcast_to(shape),
+            right.cast(dtype)._broadcast_to(shape),
+        )
+
+    def _binary(self, op: Op, other: Self | Scalar, name: str, *, reverse: bool = False) -> Self:
+        """`op` of this and `other` after broadcasting and promotion; `name` is for messages."""
+        left, right = self._matched(other, name)
+        return right._alu(op, left) if reverse else left._alu(op, right)
+
+    def _floating(self) -> Self:
+        """This tensor if it has floats, else its values as floats of the default type."""
+        return self if self.dtype.is_float else self.cast(dtypes.default_float)
