@@ -1,0 +1,106 @@
+"""Whole-graph helpers, each on a stack of its own: a graph may be deeper than Python recurses.
+
+In:  a root.
+Out: another graph, or facts about this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+_SIZED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+
+
+def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """The graph with each node of `mapping` replaced, also inside symbolic sizes.
+
+    A replacement is taken as it is: nothing is replaced inside it.
+    """
+    done: dict[UOp, UOp] = dict(mapping)
+    in_sizes: dict[UOp, UOp] = {}
+
+    def replace_size(size: UOp) -> UOp:
+        if size not in in_sizes:
+            in_sizes[size] = substitute(size, mapping)
+        return in_sizes[size]
+
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        missing = [source for source in node.src if source not in done]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        src = tuple([done[source] for source in node.src])
+        arg = map_sizes(node, replace_size)
+        unchanged = src == node.src and arg is node.arg
+        done[node] = node if unchanged else UOp(node.op, node.dtype, src, arg)
+        stack.pop()
+    return done[root]
+
+
+def map_sizes(node: UOp, function: Callable[[UOp], UOp]) -> object:
+    """The payload of a movement node with `function` applied to its symbolic sizes."""
+    if node.op not in _SIZED or next(sizes_of(node), None) is None:
+        return node.arg
+    return _map_nested(node.arg, function)
+
+
+def _map_nested(part: object, function: Callable[[UOp], UOp]) -> object:
+    if isinstance(part, tuple):
+        return tuple([_map_nested(inner, function) for inner in part])
+    if not isinstance(part, UOp):
+        return part
+    found = function(part)
+    # A size whose value became known is a plain number again.
+    return found.arg if found.op is Op.CONST else found
+
+
+def sizes_of(node: UOp) -> Iterator[UOp]:
+    """The symbolic sizes in the payload of a movement node."""
+    if node.op not in _SIZED or not isinstance(node.arg, tuple):
+        return
+    for part in node.arg:
+        for dim in part if isinstance(part, tuple) else (part,):
+            if isinstance(dim, UOp):
+                yield dim
+
+
+def toposort_with_sizes(root: UOp) -> dict[UOp, None]:
+    """`root` and all below it with the nodes of symbolic sizes, each after what it needs."""
+    order: dict[UOp, None] = {}
+    for node in root.toposort():
+        for size in sizes_of(node):
+            order |= size.toposort()
+        order[node] = None
+    return order
+
+
+def variables_of(root: UOp) -> list[UOp]:
+    """The VARIABLE nodes below, also those in symbolic sizes, in order of their names."""
+    found = [node for node in toposort_with_sizes(root) if node.op is Op.VARIABLE]
+    return sorted(found, key=lambda node: (node.arg.name, node.arg.min, node.arg.max))
+
+
+def consumers_of(root: UOp) -> dict[UOp, list[UOp]]:
+    """For each node, those that have it as a source, each once, in topological order."""
+    found: dict[UOp, list[UOp]] = {}
+    for node in root.toposort():
+        found[node] = []
+        for source in dict.fromkeys(node.src):
+            found[source].append(node)
+    return found
+
+
+def depth_of(root: UOp) -> int:
+    """How many nodes are on the longest way down; 1 for a leaf."""
+    depths: dict[UOp, int] = {}
+    for node in root.toposort():
+        depths[node] = 1 + max((depths[source] for source in node.src), default=0)
+    return depths[root]

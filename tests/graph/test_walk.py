@@ -1,0 +1,84 @@
+"""Whole-graph helpers are right, share work, and do not recurse."""
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import (
+    consumers_of,
+    depth_of,
+    map_sizes,
+    sizes_of,
+    substitute,
+    toposort_with_sizes,
+    variables_of,
+)
+
+F32 = dtypes.float32
+
+
+def test_substitute_replaces_every_use_and_keeps_the_rest() -> None:
+    x, y, z = (UOp.variable(name, 0, 9) for name in "xyz")
+    kept = y * 2
+    assert substitute((x + kept) * x, {x: z}) is (z + kept) * z
+    assert substitute(kept, {x: z}) is kept
+
+
+def test_substitute_takes_a_replacement_as_it_is() -> None:
+    x, y = UOp.variable("x", 0, 9), UOp.variable("y", 0, 9)
+    assert substitute(x + y, {x: y, y: x}) is y + x
+    assert substitute(x + 1, {x: x * 2}) is x * 2 + 1
+    assert substitute(x, {x: y}) is y
+
+
+def test_substitute_reaches_symbolic_sizes() -> None:
+    n = UOp.variable("n", 1, 8)
+    bound = n.bind(3)
+    buffer = UOp.buffer(8, F32, "CPU")
+    part = UOp(Op.SHRINK, F32, (buffer,), ((0, bound + 1),))
+    freed = substitute(part, {bound: n})
+    assert freed.arg == ((0, n + 1),)
+    assert substitute(part, {bound + 1: UOp.const(4, dtypes.index)}).arg == ((0, 4),)
+
+
+def test_substitute_does_not_recurse_and_visits_shared_nodes_once() -> None:
+    x, y = UOp.variable("x", 0, 9), UOp.variable("y", 0, 9)
+    chain = x
+    for _ in range(20_000):
+        chain = chain + 1
+    assert len(substitute(chain, {x: y}).toposort()) == 20_002
+    doubled, expected = x, y
+    for _ in range(200):
+        doubled, expected = doubled + doubled, expected + expected
+    assert substitute(doubled, {x: y}) is expected
+
+
+def test_sizes_are_found_and_mapped() -> None:
+    n = UOp.variable("n", 1, 8)
+    buffer = UOp.buffer(8, F32, "CPU")
+    padded = UOp(Op.PAD, F32, (buffer,), ((n, 0),))
+    assert list(sizes_of(padded)) == [n]
+    assert map_sizes(padded, lambda size: size + 1) == ((n + 1, 0),)
+    assert map_sizes(buffer, lambda size: size) is buffer.arg
+    assert list(toposort_with_sizes(padded)) == [buffer, n, padded]
+
+
+def test_variables_are_sorted_by_name_and_found_in_sizes() -> None:
+    b, a = UOp.variable("b", 0, 9), UOp.variable("a", 1, 8)
+    part = UOp(Op.SHRINK, F32, (UOp.buffer(8, F32, "CPU"),), ((0, a.bind(2)),))
+    assert variables_of(UOp.sink(b + 1, part)) == [a, b]
+
+
+def test_consumers_are_listed_once_each() -> None:
+    x = UOp.variable("x", 0, 9)
+    square, plus = x * x, x + 1
+    root = UOp.sink(square, plus)
+    consumers = consumers_of(root)
+    assert consumers[x] == [square, plus]
+    assert consumers[square] == [root]
+    assert consumers[root] == []
+
+
+def test_depth_counts_the_longest_way() -> None:
+    x = UOp.variable("x", 0, 9)
+    assert depth_of(x) == 1
+    assert depth_of((x + 1) * x) == 3
