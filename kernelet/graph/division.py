@@ -1,0 +1,462 @@
+"""Index arithmetic: sums of coefficient * atom, simplified when built.
+
+In:  loop variables, integers, launch variables.
+Out: `UOp`s of `dtypes.index` in one normal form, so that equal indices are the same node.
+
+An atom is a RANGE, a VARIABLE, `x // n`, `x % n`, a maximum, or a product of such. Floor division
+and modulo are Python's, so every rule holds for negative numbers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import gcd
+from typing import NamedTuple
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.bounds import Bounds
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
+
+
+class Terms(NamedTuple):
+    """`constant` plus the sum of `coefficients[atom] * atom`."""
+
+    constant: int
+    coefficients: dict[UOp, int]
+
+
+TRUE = UOp.const(True, dtypes.bool)
+FALSE = UOp.const(False, dtypes.bool)
+ZERO = UOp.const(0, dtypes.index)
+ONE = UOp.const(1, dtypes.index)
+
+
+def index_const(value: int) -> UOp:
+    """An integer as an index."""
+    return UOp(Op.CONST, dtypes.index, (), value)
+
+
+def index_of(dim: Dim) -> UOp:
+    """A size as an index, in normal form."""
+    if isinstance(dim, int):
+        return index_const(dim)
+    return normalize_index(dim)
+
+
+def as_int(index: UOp) -> int | None:
+    """The value of a constant index; None for any other."""
+    return index.arg if index.op is Op.CONST else None
+
+
+# ---- the normal form ----
+
+
+def terms_of(index: UOp) -> Terms:
+    """Read a node in normal form as a sum."""
+    cached = index.cache.get("terms")
+    if cached is not None:
+        return cached  # type: ignore[no-any-return]
+    constant = 0
+    coefficients: dict[UOp, int] = {}
+    node = index
+    while True:
+        last = node
+        if node.op is Op.ADD:
+            node, last = node.src
+        if last.op is Op.CONST:
+            constant = last.arg
+        elif last.op is Op.MUL and last.src[1].op is Op.CONST:
+            coefficients[last.src[0]] = last.src[1].arg
+        else:
+            coefficients[last] = 1
+        if node is last:
+            break
+    terms = Terms(constant, dict(reversed(coefficients.items())))
+    index.cache["terms"] = terms
+    return terms
+
+
+def sum_of(constant: int, coefficients: Mapping[UOp, int]) -> UOp:
+    """Build the normal form of a sum.
+
+    9 * (k // 9) + k % 9 -> k
+    """
+    found = {atom: factor for atom, factor in coefficients.items() if factor}
+    if any(atom.op is Op.MOD for atom in found):
+        constant, found = _recombine_digits(constant, found)
+    if not found:
+        return index_const(constant)
+    ordered = found if len(found) == 1 else {a: found[a] for a in sorted(found, key=order_key)}
+    node: UOp | None = None
+    for atom, factor in ordered.items():
+        term = atom if factor == 1 else UOp(Op.MUL, dtypes.index, (atom, index_const(factor)))
+        node = term if node is None else UOp(Op.ADD, dtypes.index, (node, term))
+    assert node is not None
+    if constant:
+        node = UOp(Op.ADD, dtypes.index, (node, index_const(constant)))
+    node.cache.setdefault("terms", Terms(constant, dict(ordered)))
+    return node
+
+
+def order_key(node: UOp) -> OrderKey:
+    """A key that sorts atoms by what they are, the same in every process."""
+    key = node.cache.get("order")
+    if key is None:
+        number, text = 0, ""
+        if node.op is Op.RANGE:
+            number = node.arg.number
+        elif node.op is Op.CONST:
+            number = node.arg
+        elif node.op is Op.VARIABLE:
+            text = node.arg.name
+        key = (int(node.op), number, text, tuple(order_key(source) for source in node.src))
+        if node.op is Op.RANGE:
+            key = (0, number, node.arg.kind, key[3])
+        node.cache["order"] = key
+    return key  # type: ignore[no-any-return]
+
+
+def _recombine_digits(constant: int, found: dict[UOp, int]) -> tuple[int, dict[UOp, int]]:
+    """c * (x % m) + c * m * (x // m) -> c * x, and the same with x // m % p beside it."""
+    for atom in [atom for atom in found if atom.op is Op.MOD and atom.src[1].op is Op.CONST]:
+        factor = found.get(atom)
+        if not factor:
+            continue
+        value, size = atom.src[0], atom.src[1].arg
+        quotient = terms_of(divide_index(value, size))
+        scale = factor * size
+        if quotient.coefficients and all(
+            found.get(part) == scale * coefficient
+            for part, coefficient in quotient.coefficients.items()
+        ):
+            rest = {a: f for a, f in found.items() if a not in quotient.coefficients}
+            del rest[atom]
+            whole = terms_of(value)
+            for part, coefficient in whole.coefficients.items():
+                rest[part] = rest.get(part, 0) + factor * coefficient
+            moved = factor * whole.constant - scale * quotient.constant
+            return _recombine_digits(constant + moved, {a: f for a, f in rest.items() if f})
+        for other, coefficient in found.items():
+            if other.op is not Op.MOD or coefficient != scale or other.src[1].op is not Op.CONST:
+                continue
+            if other.src[0] is divide_index(value, size):
+                rest = {a: f for a, f in found.items() if a is not atom and a is not other}
+                joined = terms_of(modulo_index(value, size * other.src[1].arg))
+                for part, amount in joined.coefficients.items():
+                    rest[part] = rest.get(part, 0) + factor * amount
+                total = constant + factor * joined.constant
+                return _recombine_digits(total, {a: f for a, f in rest.items() if f})
+    return constant, found
+
+
+# ---- arithmetic ----
+
+
+def add_index(left: UOp, right: UOp) -> UOp:
+    """left + right."""
+    if left is ZERO:
+        return right
+    if right is ZERO:
+        return left
+    first, second = terms_of(left), terms_of(right)
+    coefficients = dict(first.coefficients)
+    for atom, factor in second.coefficients.items():
+        coefficients[atom] = coefficients.get(atom, 0) + factor
+    return sum_of(first.constant + second.constant, coefficients)
+
+
+def sum_indices(indices: Iterable[UOp]) -> UOp:
+    """The sum of several indices."""
+    total = ZERO
+    for index in indices:
+        total = add_index(total, index)
+    return total
+
+
+def scale_index(index: UOp, factor: Dim) -> UOp:
+    """index * factor."""
+    if isinstance(factor, int):
+        if factor == 1:
+            return index
+        constant, coefficients = terms_of(index)
+        return sum_of(constant * factor, {a: f * factor for a, f in coefficients.items()})
+    total = ZERO
+    constant, coefficients = terms_of(normalize_index(factor))
+    if constant:
+        total = scale_index(index, constant)
+    for atom, amount in coefficients.items():
+        products = terms_of(index)
+        parts = {_product(other, atom): f * amount for other, f in products.coefficients.items()}
+        if products.constant:
+            parts[atom] = parts.get(atom, 0) + products.constant * amount
+        total = add_index(total, sum_of(0, parts))
+    return total
+
+
+def _factors(atom: UOp) -> list[UOp]:
+    if atom.op is Op.MUL:
+        return _factors(atom.src[0]) + _factors(atom.src[1])
+    return [atom]
+
+
+def _product(left: UOp, right: UOp) -> UOp:
+    factors = sorted(_factors(left) + _factors(right), key=order_key)
+    node = factors[0]
+    for factor in factors[1:]:
+        node = UOp(Op.MUL, dtypes.index, (node, factor))
+    return node
+
+
+def subtract_index(left: UOp, right: UOp) -> UOp:
+    """left - right."""
+    return add_index(left, scale_index(right, -1))
+
+
+def divide_index(index: UOp, divisor: Dim) -> UOp:
+    """index // divisor, rounded down; the divisor is at least 1."""
+    if not isinstance(divisor, int):
+        divisor = normalize_index(divisor)
+        known = as_int(divisor)
+        if known is None:
+            return _divide_symbolic(index, divisor)
+        divisor = known
+    if divisor == 1:
+        return index
+    constant, coefficients = terms_of(index)
+    quotient = {atom: f // divisor for atom, f in coefficients.items() if f // divisor}
+    rest = {atom: f % divisor for atom, f in coefficients.items() if f % divisor}
+    offset, constant = divmod(constant, divisor)
+    remainder = sum_of(constant, rest)
+    low, high = remainder.bounds
+    if low // divisor == high // divisor:
+        return sum_of(offset + int(low // divisor), quotient)
+    return add_index(sum_of(offset, quotient), _quotient_atom(remainder, divisor))
+
+
+def _quotient_atom(index: UOp, divisor: int) -> UOp:
+    """(x // a) // b -> x // (a * b); (x % (a * b)) // a -> x // a % b; common factors cancel."""
+    constant, coefficients = terms_of(index)
+    common = gcd(divisor, *coefficients.values())
+    if common > 1:
+        reduced = {atom: factor // common for atom, factor in coefficients.items()}
+        return divide_index(sum_of(constant // common, reduced), divisor // common)
+    if len(coefficients) == 1 and constant == 0:
+        ((atom, factor),) = coefficients.items()
+        if factor == 1 and atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
+            value, size = atom.src[0], atom.src[1].arg
+            if atom.op is Op.IDIV:
+                return divide_index(value, size * divisor)
+            if size % divisor == 0:
+                return modulo_index(divide_index(value, divisor), size // divisor)
+    return UOp(Op.IDIV, dtypes.index, (index, index_const(divisor)))
+
+
+def modulo_index(index: UOp, divisor: Dim) -> UOp:
+    """index % divisor, with the sign of the divisor, which is at least 1."""
+    if not isinstance(divisor, int):
+        divisor = normalize_index(divisor)
+        known = as_int(divisor)
+        if known is None:
+            return subtract_index(index, scale_index(_divide_symbolic(index, divisor), divisor))
+        divisor = known
+    if divisor == 1:
+        return ZERO
+    constant, coefficients = terms_of(index)
+    reduced = {}
+    for atom, factor in coefficients.items():
+        inner = _inner_modulo(atom, divisor)
+        for part, amount in terms_of(inner).coefficients.items():
+            reduced[part] = (reduced.get(part, 0) + factor * amount) % divisor
+        constant += factor * terms_of(inner).constant
+    for signed in (reduced, {a: _nearest(f, divisor) for a, f in reduced.items()}):
+        remainder = sum_of(constant % divisor, signed)
+        low, high = remainder.bounds
+        if low // divisor == high // divisor:
+            return add_index(remainder, index_const(-int(low // divisor) * divisor))
+    return _remainder_atom(sum_of(constant % divisor, reduced), divisor)
+
+
+def _nearest(factor: int, divisor: int) -> int:
+    return factor - divisor if 2 * factor > divisor else factor
+
+
+def _inner_modulo(atom: UOp, divisor: int) -> UOp:
+    """Inside % n, x % (n * k) is x."""
+    if atom.op is Op.MOD and atom.src[1].op is Op.CONST and atom.src[1].arg % divisor == 0:
+        return atom.src[0]
+    return atom
+
+
+def _remainder_atom(index: UOp, divisor: int) -> UOp:
+    """(c * x) % (c * n) -> c * (x % n)"""
+    constant, coefficients = terms_of(index)
+    common = gcd(divisor, constant, *coefficients.values())
+    if common > 1:
+        reduced = sum_of(constant // common, {a: f // common for a, f in coefficients.items()})
+        return scale_index(modulo_index(reduced, divisor // common), common)
+    return UOp(Op.MOD, dtypes.index, (index, index_const(divisor)))
+
+
+def _divide_symbolic(index: UOp, divisor: UOp) -> UOp:
+    """(a * n + r) // n -> a where 0 <= r < n is proved."""
+    constant, coefficients = terms_of(index)
+    quotient: dict[UOp, int] = {}
+    rest: dict[UOp, int] = {}
+    whole = 0
+    for atom, factor in coefficients.items():
+        factors = _factors(atom)
+        if atom is divisor:
+            whole += factor
+        elif divisor in factors and len(factors) > 1:
+            factors.remove(divisor)
+            part = factors[0]
+            for other in factors[1:]:
+                part = _product(part, other)
+            quotient[part] = quotient.get(part, 0) + factor
+        else:
+            rest[atom] = factor
+    remainder = sum_of(constant, rest)
+    if remainder.bounds.min >= 0 and less_index(remainder, divisor) is TRUE:
+        return sum_of(whole, quotient)
+    atom = UOp(Op.IDIV, dtypes.index, (remainder, divisor))
+    return add_index(sum_of(whole, quotient), atom)
+
+
+def maximum_index(left: UOp, right: UOp) -> UOp:
+    """The greater of two indices."""
+    low, high = subtract_index(left, right).bounds
+    if low >= 0:
+        return left
+    if high <= 0:
+        return right
+    return UOp(Op.MAX, dtypes.index, tuple(sorted((left, right), key=order_key)))
+
+
+def minimum_index(left: UOp, right: UOp) -> UOp:
+    """The smaller of two indices."""
+    return scale_index(maximum_index(scale_index(left, -1), scale_index(right, -1)), -1)
+
+
+# ---- conditions ----
+
+
+def less_index(left: UOp, right: UOp) -> UOp:
+    """left < right, as a constant when the bounds prove it."""
+    difference = subtract_index(left, right)
+    low, high = _symbolic_bounds(difference)
+    if high < 0:
+        return TRUE
+    if low >= 0:
+        return FALSE
+    constant, coefficients = terms_of(difference)
+    common = gcd(*coefficients.values())
+    total = sum_of(0, {atom: factor // common for atom, factor in coefficients.items()})
+    # total * common < -constant, and total is whole
+    return UOp(Op.CMPLT, dtypes.bool, (total, index_const(-(constant // common))))
+
+
+def _symbolic_bounds(index: UOp) -> Bounds:
+    """Bounds that use r <= n - 1 for a loop whose size n is a variable."""
+    found = index.bounds
+    if found.max < 0 or found.min >= 0:
+        return found
+    constant, coefficients = terms_of(index)
+    upper, lower = index_const(constant), index_const(constant)
+    changed = False
+    for atom, factor in coefficients.items():
+        term = sum_of(0, {atom: factor})
+        low_term = high_term = term
+        if atom.op is Op.RANGE and atom.src[0].op is not Op.CONST:
+            last = scale_index(add_index(atom.src[0], index_const(-1)), factor)
+            low_term, high_term = (ZERO, last) if factor > 0 else (last, ZERO)
+            changed = True
+        upper, lower = add_index(upper, high_term), add_index(lower, low_term)
+    if not changed:
+        return found
+    return Bounds(lower.bounds.min, upper.bounds.max)
+
+
+def and_gates(*gates: UOp) -> UOp:
+    """All of the gates; constants fold, repeated ones count once."""
+    parts: dict[UOp, None] = {}
+    for gate in gates:
+        for part in gate_parts(gate):
+            if part is FALSE:
+                return FALSE
+            if part is not TRUE:
+                parts[part] = None
+    node = TRUE
+    for part in parts:
+        node = part if node is TRUE else UOp(Op.AND, dtypes.bool, (node, part))
+    return node
+
+
+def gate_parts(gate: UOp) -> list[UOp]:
+    """The conditions that a gate joins."""
+    if gate.op is Op.AND:
+        return gate_parts(gate.src[0]) + gate_parts(gate.src[1])
+    return [gate]
+
+
+def bounds_gate(index: UOp, size: Dim) -> UOp:
+    """0 <= index < size, as far as it is not proved."""
+    return and_gates(less_index(index_const(-1), index), less_index(index, index_of(size)))
+
+
+# ---- rebuilding ----
+
+
+def normalize_index(node: UOp) -> UOp:
+    """Any integer expression in normal form."""
+    return substitute_index(node, {})
+
+
+def substitute_index(node: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """The index, or gate, with some atoms replaced, in normal form again."""
+    memo: dict[UOp, UOp] = dict(mapping)
+    return _rebuild(node, memo)
+
+
+def _rebuild(node: UOp, memo: dict[UOp, UOp]) -> UOp:
+    found = memo.get(node)
+    if found is not None:
+        return found
+    op = node.op
+    if not node.src or op is Op.BIND:
+        result = node if node.dtype in (dtypes.index, dtypes.bool) else index_const(node.arg)
+    elif op is Op.RANGE:
+        size = _rebuild(node.src[0], memo)
+        result = node if size is node.src[0] else node.replace(src=(size,))
+    else:
+        parts = tuple(_rebuild(source, memo) for source in node.src)
+        result = _rebuild_operation(node, parts)
+    memo[node] = result
+    return result
+
+
+def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
+    op = node.op
+    if op is Op.CAST:
+        return parts[0]
+    if op is Op.NEG:
+        return scale_index(parts[0], -1)
+    left, right = parts
+    if op is Op.ADD:
+        return add_index(left, right)
+    if op is Op.MUL:
+        constant = as_int(right)
+        return scale_index(left, right if constant is None else constant)
+    if op is Op.IDIV:
+        return divide_index(left, right)
+    if op is Op.MOD:
+        return modulo_index(left, right)
+    if op is Op.MAX:
+        return maximum_index(left, right)
+    if op is Op.CMPLT:
+        return less_index(left, right)
+    assert op is Op.AND, f"{op.name} is not index arithmetic"
+    return and_gates(left, right)
