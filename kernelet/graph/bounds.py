@@ -32,6 +32,10 @@ def bounds_of(node: UOp) -> Bounds:
         return whole if node.arg != node.arg else Bounds(node.arg, node.arg)
     if op is Op.VARIABLE:
         return Bounds(node.arg.min, node.arg.max)
+    if op is Op.ARANGE:
+        (size,) = node.arg
+        last = size if isinstance(size, int) else int(size.bounds.max)
+        return Bounds(0, max(last - 1, 0))
     if op is Op.RANGE:
         return Bounds(0, max(int(node.src[0].bounds.max) - 1, 0))
     if op in _UNCHANGED or op is Op.BIND:

@@ -81,6 +81,8 @@ class _Evaluator:
         sources = [self.known[source] for source in self._needed(node)]
         if op is Op.CONST:
             return [node.arg] * node.dtype.lanes
+        if op is Op.ARANGE:
+            return list(range(self._size(node.arg[0])))
         if op in ELEMENTWISE:
             return elementwise(node, sources)
         if op in MOVEMENT:

@@ -21,7 +21,7 @@ def shape_of(node: UOp) -> Shape:
     if op in ELEMENTWISE:
         # A kernel-level scalar has shape (): the longest shape among the sources is the shape.
         return max((source.shape for source in node.src), key=len)
-    if op in (Op.RESHAPE, Op.EXPAND):
+    if op in (Op.RESHAPE, Op.EXPAND, Op.ARANGE):
         return node.arg  # type: ignore[no-any-return]
     if op in _SAME_SHAPE:
         return node.src[0].shape

@@ -21,6 +21,7 @@ class Op(enum.IntEnum):
     CONST = enum.auto()  # a number; arg the Python value
     VARIABLE = enum.auto()  # an integer given at launch; arg VariableArg
     BIND = enum.auto()  # (VARIABLE, CONST): a variable with its value for now
+    ARANGE = enum.auto()  # arg (size,): the integers from 0 along one axis
     # movement: changes indexing only
     RESHAPE = enum.auto()  # arg new shape
     PERMUTE = enum.auto()  # arg order of the old axes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
-_SIZED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+_SIZED = frozenset({Op.ARANGE, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
 
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
