@@ -1,0 +1,262 @@
+"""Movement ops as index arithmetic: from the index of a result to the index of its source.
+
+In:  one RESHAPE, PERMUTE, EXPAND, PAD, SHRINK or FLIP and an index for each axis of its result.
+Out: an index for each axis of its source, and the gate that is false in padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from kernelet.base.errors import ShapeError
+from kernelet.graph.division import (
+    FALSE,
+    TRUE,
+    ZERO,
+    add_index,
+    and_gates,
+    bounds_gate,
+    divide_index,
+    index_of,
+    less_index,
+    modulo_index,
+    scale_index,
+    subtract_index,
+    sum_of,
+    terms_of,
+)
+from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+Indices = tuple[UOp, ...]
+
+
+# ---- sizes: numbers where they are known, index expressions where not ----
+
+
+def as_dim(index: UOp) -> Dim:
+    """A size as a number when it is constant."""
+    return index.arg if index.op is Op.CONST else index
+
+
+def normal_shape(shape: Shape) -> Shape:
+    """The sizes in normal form, so that equal ones compare equal."""
+    if all(type(dim) is int for dim in shape):
+        return shape
+    return tuple(as_dim(index_of(dim)) for dim in shape)
+
+
+def add_dims(left: Dim, right: Dim) -> Dim:
+    """left + right."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return as_dim(add_index(index_of(left), index_of(right)))
+
+
+def multiply_dims(left: Dim, right: Dim) -> Dim:
+    """left * right."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if isinstance(left, int):
+        return as_dim(scale_index(index_of(right), left))
+    return as_dim(scale_index(index_of(left), right))
+
+
+def subtract_dims(left: Dim, right: Dim) -> Dim:
+    """left - right."""
+    return add_dims(left, multiply_dims(right, -1))
+
+
+def product_of(shape: Shape) -> Dim:
+    """The number of elements of a shape."""
+    total: Dim = 1
+    for dim in shape:
+        total = multiply_dims(total, dim)
+    return total
+
+
+def row_major_strides(shape: Shape) -> Shape:
+    """How far apart neighbours along each axis are when the last axis is dense."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step = multiply_dims(step, dim)
+    return tuple(reversed(strides))
+
+
+def is_at_most(left: Dim, right: Dim) -> bool:
+    """Whether left <= right is proved."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left <= right
+    return less_index(index_of(right), index_of(left)) is FALSE
+
+
+def all_numbers(*tuples: Sequence[Dim]) -> bool:
+    return all(isinstance(dim, int) for dims in tuples for dim in dims)
+
+
+def bounds_of_dim(dim: Dim) -> tuple[int, int]:
+    """The least and the greatest value that a size can have."""
+    if isinstance(dim, int):
+        return dim, dim
+    return int(dim.bounds.min), int(dim.bounds.max)
+
+
+# ---- flat indices ----
+
+
+def flatten_index(indices: Sequence[UOp], factors: Shape, offset: Dim = 0) -> UOp:
+    """offset + the sum of indices[i] * factors[i]."""
+    constant = offset if isinstance(offset, int) else 0
+    coefficients: dict[UOp, int] = {}
+    symbolic = ZERO if isinstance(offset, int) else index_of(offset)
+    for index, factor in zip(indices, factors, strict=True):
+        if not isinstance(factor, int):
+            symbolic = add_index(symbolic, scale_index(index, factor))
+        elif factor:
+            terms = terms_of(index)
+            constant += terms.constant * factor
+            for atom, amount in terms.coefficients.items():
+                coefficients[atom] = coefficients.get(atom, 0) + amount * factor
+    return add_index(sum_of(constant, coefficients), symbolic)
+
+
+def unflatten_index(flat: UOp, shape: Shape) -> tuple[UOp, ...]:
+    """The coordinates in `shape` of its element number `flat`, which is in range."""
+    if len(shape) == 1:
+        return (flat,)
+    coordinates = []
+    for axis, (dim, stride) in enumerate(zip(shape, row_major_strides(shape), strict=True)):
+        digit = divide_index(flat, stride)
+        coordinates.append(digit if axis == 0 else modulo_index(digit, dim))
+    return tuple(coordinates)
+
+
+class AxisGroup(NamedTuple):
+    """Axes that a RESHAPE turns into other axes with the same number of elements."""
+
+    old_axes: tuple[int, ...]
+    new_axes: tuple[int, ...]
+    old_shape: Shape
+    new_shape: Shape
+
+
+@lru_cache(maxsize=1 << 13)
+def reshape_groups(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
+    """Split two shapes of one size into the smallest groups of axes with equal products.
+
+    Axes of size 1 are in no group.
+
+    >>> [(group.old_axes, group.new_axes) for group in reshape_groups((4, 6, 5), (4, 1, 2, 3, 5))]
+    [((0,), (0,)), ((1,), (2, 3)), ((2,), (4,))]
+    """
+    old, new = normal_shape(old), normal_shape(new)
+    if 0 in old or 0 in new:
+        return ()
+    old_ends, new_ends = _prefix_products(old), _prefix_products(new)
+    if _last(old_ends) != _last(new_ends) and all_numbers(old, new):
+        raise ShapeError(
+            f"reshape: cannot turn {old} into {new}: {_last(old_ends)} elements are not "
+            f"{_last(new_ends)}. Give sizes with the same product."
+        )
+    positions = {end: count for count, (_, end) in enumerate(new_ends, 1)}
+    groups = []
+    old_start = new_start = 0
+    for count, (_, end) in enumerate(old_ends, 1):
+        new_count = positions.get(end, 0)
+        if count == len(old_ends):
+            new_count = len(new_ends)
+        if new_count > new_start:
+            old_axes = tuple(axis for axis, _ in old_ends[old_start:count])
+            new_axes = tuple(axis for axis, _ in new_ends[new_start:new_count])
+            shapes = tuple(old[axis] for axis in old_axes), tuple(new[axis] for axis in new_axes)
+            groups.append(AxisGroup(old_axes, new_axes, *shapes))
+            old_start, new_start = count, new_count
+    return tuple(groups)
+
+
+def _prefix_products(shape: Shape) -> list[tuple[int, Dim]]:
+    products: list[tuple[int, Dim]] = []
+    total: Dim = 1
+    for axis, dim in enumerate(shape):
+        if dim != 1:
+            total = multiply_dims(total, dim)
+            products.append((axis, total))
+    return products
+
+
+def _last(products: list[tuple[int, Dim]]) -> Dim:
+    return products[-1][1] if products else 1
+
+
+# ---- one movement op ----
+
+
+def movement_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    """The index into the source of a movement node that `index` into its result reads.
+
+    The gate is false where the result is padding; there the index may be out of range.
+    """
+    return _MOVES[node.op](node, index)
+
+
+def _reshape_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    old = node.src[0].shape
+    result = [ZERO] * len(old)
+    for old_axes, new_axes, old_shape, new_shape in reshape_groups(old, node.arg):
+        parts: Sequence[UOp] = [index[axis] for axis in new_axes]
+        if old_shape != new_shape:
+            flat = flatten_index(parts, row_major_strides(new_shape))
+            parts = unflatten_index(flat, old_shape)
+        for axis, part in zip(old_axes, parts, strict=True):
+            result[axis] = part
+    return tuple(result), TRUE
+
+
+def _permute_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    result = list(index)
+    for axis, source_axis in enumerate(node.arg):
+        result[source_axis] = index[axis]
+    return tuple(result), TRUE
+
+
+def _expand_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    sizes = zip(node.src[0].shape, index, strict=True)
+    return tuple(ZERO if old == 1 else part for old, part in sizes), TRUE
+
+
+def _pad_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    result, gates = [], []
+    for dim, part, (before, after) in zip(node.src[0].shape, index, node.arg, strict=True):
+        shifted = subtract_index(part, index_of(before))
+        if before != 0 or after != 0:
+            gates.append(bounds_gate(shifted, dim))
+        result.append(shifted)
+    return tuple(result), and_gates(*gates)
+
+
+def _shrink_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    begins = zip(index, node.arg, strict=True)
+    return tuple(add_index(part, index_of(begin)) for part, (begin, _) in begins), TRUE
+
+
+def _flip_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+    result = list(index)
+    for axis in node.arg:
+        last = index_of(add_dims(node.src[0].shape[axis], -1))
+        result[axis] = subtract_index(last, index[axis])
+    return tuple(result), TRUE
+
+
+_MOVES: dict[Op, Callable[[UOp, Indices], tuple[Indices, UOp]]] = {
+    Op.RESHAPE: _reshape_index,
+    Op.PERMUTE: _permute_index,
+    Op.EXPAND: _expand_index,
+    Op.PAD: _pad_index,
+    Op.SHRINK: _shrink_index,
+    Op.FLIP: _flip_index,
+}
