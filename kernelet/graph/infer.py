@@ -51,7 +51,7 @@ def grow_dim(dim: Dim, amount: Dim) -> Dim:
         return dim
     total = dim + amount
     low, high = total.bounds  # type: ignore[union-attr]
-    return low if low == high else total
+    return int(low) if low == high else total
 
 
 def max_dim(dim: Dim) -> int:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.dtype import DType, Scalar, dtypes, round_to
 from kernelet.base.errors import ArgumentError
 from kernelet.graph.bounds import Bounds, bounds_of
 from kernelet.graph.infer import Shape, device_of, shape_of
 from kernelet.graph.ops import COMPARISONS, Op
-from kernelet.graph.show import show
+from kernelet.graph.show import show, show_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,13 @@ class ScratchArg:
     register: bool = False
 
 
-class _Entry(weakref.ref["UOp"]):
+# Names of this module are found several times faster than members of an enum.
+_CONST, _ADD, _MUL, _NEG = Op.CONST, Op.ADD, Op.MUL, Op.NEG
+_new_object = object.__new__
+_set_field = object.__setattr__
+
+
+class _Entry(weakref.ref["_Fields"]):
     """A weak reference that knows its key in the table."""
 
     __slots__ = ("key",)
@@ -81,58 +88,109 @@ class _Entry(weakref.ref["UOp"]):
 
 
 _table: dict[tuple[object, ...], _Entry] = {}
+# Adding a key is one atomic step; replacing or removing one takes two.
+_table_lock = threading.RLock()
 
 
 def _forget(entry: _Entry) -> None:
-    # A new node with the same key may have taken the place already.
-    if _table.get(entry.key) is entry:
-        del _table[entry.key]
+    with _table_lock:
+        # A new node with the same key may have taken the place already.
+        if _table.get(entry.key) is entry:
+            del _table[entry.key]
 
 
 _buffer_numbers = itertools.count()
 
 
-@final
-class UOp:
-    """One node of the graph: `op, dtype, src, arg`."""
+class _Fields:
+    """Where a node keeps its fields; plain and quick to fill, for nobody has seen the node yet."""
 
-    __slots__ = ("__weakref__", "_bounds", "_cache", "_device", "_shape", "arg", "dtype", "op", "src")
+    __slots__ = (
+        "__weakref__",
+        "_bounds",
+        "_cache",
+        "_device",
+        "_shape",
+        "arg",
+        "dtype",
+        "op",
+        "src",
+    )
     op: Op
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
+    _bounds: Bounds
+    _cache: dict[str, Any]
+    _device: str | None
+    _shape: Shape
+
+
+class _Draft(_Fields):
+    __slots__ = ()
+
+
+@final
+class UOp(_Fields):
+    """One node of the graph: `op, dtype, src, arg`."""
+
+    __slots__ = ()
 
     def __new__(
         cls, op: Op, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
     ) -> UOp:
         key: tuple[object, ...] = (op, dtype, src, arg)
-        # 0.0 and -0.0 are equal in Python but are not the same constant.
-        if op is Op.CONST and arg == 0 and isinstance(arg, float):
-            key = (op, dtype, src, arg, math.copysign(1.0, arg))
+        if op is _CONST and isinstance(arg, float):
+            if arg == 0:
+                # 0.0 and -0.0 are equal in Python but are not the same constant.
+                key = (op, dtype, src, arg, math.copysign(1.0, arg))
+            elif arg != arg:
+                # Python tells NaN objects apart by identity: there must be one.
+                arg = math.nan
+                key = (op, dtype, src, arg)
         entry = _table.get(key)
         if entry is not None:
             found = entry()
             if found is not None:
-                return found
-        node = object.__new__(cls)
-        set_field = object.__setattr__
-        set_field(node, "op", op)
-        set_field(node, "dtype", dtype)
-        set_field(node, "src", src)
-        set_field(node, "arg", arg)
+                return found  # type: ignore[return-value]
+        node = _new_object(_Draft)
+        node.op = op
+        node.dtype = dtype
+        node.src = src
+        node.arg = arg
+        node.__class__ = cls  # type: ignore[assignment]  # immutable from here on
         entry = _Entry(node, _forget)
         entry.key = key
-        _table[key] = entry
-        return node
+        if _table.setdefault(key, entry) is not entry:
+            return _settle(key, entry, node)  # type: ignore[arg-type]
+        return node  # type: ignore[return-value]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"UOp.{name} cannot be set: nodes are immutable; use replace()")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"UOp.{name} cannot be deleted: nodes are immutable")
+
     def __reduce__(self) -> tuple[object, ...]:
-        return UOp, (self.op, self.dtype, self.src, self.arg)
+        # As a flat list: pickling node by node would recurse as deep as the graph.
+        numbers: dict[UOp, int] = {}
+        for node in self.toposort():
+            numbers[node] = len(numbers)
+        return _from_rows, (
+            [(n.op, n.dtype, tuple([numbers[s] for s in n.src]), n.arg) for n in numbers],
+        )
 
     def __repr__(self) -> str:
         return show(self)
+
+    def __bool__(self) -> bool:
+        low, high = self.bounds
+        if low > 0 or high < 0 or low == high:
+            return bool(low)
+        raise ArgumentError(
+            f"bool({show_expression(self)}): the value is not known while the graph is built. "
+            "Compare with `is None`, ask .bounds, or use where()."
+        )
 
     # ---- facts, computed once ----
 
@@ -142,7 +200,7 @@ class UOp:
         try:
             return self._shape
         except AttributeError:
-            object.__setattr__(self, "_shape", shape_of(self))
+            _find_fact(self, "_shape", shape_of)
             return self._shape
 
     @property
@@ -151,7 +209,7 @@ class UOp:
         try:
             return self._device
         except AttributeError:
-            object.__setattr__(self, "_device", device_of(self))
+            _find_fact(self, "_device", device_of)
             return self._device
 
     @property
@@ -160,7 +218,7 @@ class UOp:
         try:
             return self._bounds
         except AttributeError:
-            object.__setattr__(self, "_bounds", bounds_of(self))
+            _find_fact(self, "_bounds", bounds_of)
             return self._bounds
 
     @property
@@ -169,24 +227,17 @@ class UOp:
         try:
             return self._cache
         except AttributeError:
-            object.__setattr__(self, "_cache", {})
+            _set_field(self, "_cache", {})
             return self._cache
 
     # ---- construction ----
 
     @staticmethod
     def const(value: Scalar, dtype: DType) -> UOp:
-        """A number; floats lose their sign of NaN, integers are not wrapped."""
-        kind = dtype.kind
-        if kind == "float":
-            value = float(value)
-            if value != value:
-                value = math.nan
-        elif kind == "bool":
-            value = bool(value)
-        else:
-            value = int(value)
-        return UOp(Op.CONST, dtype, (), value)
+        """A number, rounded or wrapped to what `dtype` holds."""
+        if dtype.kind != "index":
+            value = round_to(dtype, value)
+        return UOp(_CONST, dtype, (), value)
 
     @staticmethod
     def buffer(size: int, dtype: DType, device: str) -> UOp:
@@ -295,25 +346,29 @@ class UOp:
         return value if isinstance(value, UOp) else self.const_like(value)
 
     def __add__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.ADD, self._operand(other))
+        operand = other if isinstance(other, UOp) else self.const_like(other)
+        return UOp(_ADD, self.dtype, (self, operand))
 
     def __radd__(self, other: Scalar) -> UOp:
-        return self._operand(other).alu(Op.ADD, self)
+        return UOp(_ADD, self.dtype, (self.const_like(other), self))
 
     def __sub__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.ADD, -self._operand(other))
+        return UOp(_ADD, self.dtype, (self, -self._operand(other)))
 
     def __rsub__(self, other: Scalar) -> UOp:
-        return self._operand(other).alu(Op.ADD, -self)
+        return UOp(_ADD, self.dtype, (self.const_like(other), -self))
 
     def __neg__(self) -> UOp:
-        return self.const_like(-self.arg) if self.op is Op.CONST else self.alu(Op.NEG)
+        if self.op is _CONST:
+            return self.const_like(-self.arg)
+        return UOp(_NEG, self.dtype, (self,))
 
     def __mul__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.MUL, self._operand(other))
+        operand = other if isinstance(other, UOp) else self.const_like(other)
+        return UOp(_MUL, self.dtype, (self, operand))
 
     def __rmul__(self, other: Scalar) -> UOp:
-        return self._operand(other).alu(Op.MUL, self)
+        return UOp(_MUL, self.dtype, (self.const_like(other), self))
 
     def __floordiv__(self, other: UOp | Scalar) -> UOp:
         return self.alu(Op.IDIV, self._operand(other))
@@ -367,3 +422,34 @@ class UOp:
         if isinstance(if_false, UOp):
             return self.alu(Op.WHERE, if_false.const_like(if_true), if_false)
         raise ArgumentError("where: both branches are numbers; give at least one node.")
+
+
+def _settle(key: tuple[object, ...], entry: _Entry, node: UOp) -> UOp:
+    """The node that keeps `key`: another thread, or one about to be forgotten, had it."""
+    with _table_lock:
+        rival = _table.setdefault(key, entry)()
+        if rival is not None:
+            return rival  # type: ignore[return-value]
+        _table[key] = entry
+        return node
+
+
+def _find_fact(root: UOp, slot: str, compute: Callable[[UOp], object]) -> None:
+    """Fill `slot` of a node after those of its sources; on a stack, for graphs may be deep."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        missing = [source for source in node.src if not hasattr(source, slot)]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        _set_field(node, slot, compute(node))
+
+
+def _from_rows(rows: list[tuple[Op, DType, tuple[int, ...], object]]) -> UOp:
+    """The last node of a pickled graph."""
+    nodes: list[UOp] = []
+    for op, dtype, sources, arg in rows:
+        nodes.append(UOp(op, dtype, tuple([nodes[number] for number in sources]), arg))
+    return nodes[-1]
