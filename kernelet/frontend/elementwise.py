@@ -1,0 +1,509 @@
+"""Arithmetic, comparison, selection and bit methods: one value in, one value out.
+
+In:  tensors and Python numbers, broadcast and promoted together.
+Out: elementwise nodes.
+
+Rules: integers wrap; ``x // 0`` and ``x % 0`` are 0 for integers; a NaN operand gives NaN (also in
+`maximum` and `minimum`); a float becomes an integer by dropping its fraction, out of range it
+saturates and NaN is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
+from kernelet.base.errors import ArgumentError, DTypeError
+from kernelet.frontend.primitives import (
+    Primitives,
+    broadcast_shape,
+    is_scalar,
+    promote_scalar,
+    scalar_dtype,
+)
+from kernelet.graph.ops import Op
+
+Rounding = Literal["trunc", "floor"]
+
+
+class Elementwise(Primitives):
+    """Arithmetic operators and everything that works on each element alone."""
+
+    __slots__ = ()
+
+    # ---- arithmetic ----
+
+    def add(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """``x + other``; of bools it is "or", as in numpy."""
+        left, right = self._matched(other, "add")
+        return (right if reverse else left)._alu(
+            Op.OR if left.dtype.is_bool else Op.ADD, left if reverse else right
+        )
+
+    def sub(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """``x - other``."""
+        left, right = self._matched(other, "sub")
+        if left.dtype.is_bool:
+            raise DTypeError(
+                "sub: both operands are bool, whose difference is not defined. "
+                "Use ^ for exclusive or, or cast one of them to an integer type."
+            )
+        left, right = (right, left) if reverse else (left, right)
+        return left._alu(Op.ADD, right._alu(Op.NEG))
+
+    def mul(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """``x * other``; of bools it is "and"."""
+        left, right = self._matched(other, "mul")
+        return (right if reverse else left)._alu(
+            Op.AND if left.dtype.is_bool else Op.MUL, left if reverse else right
+        )
+
+    def div(
+        self,
+        other: Self | Scalar,
+        reverse: bool = False,
+        rounding_mode: Rounding | None = None,
+    ) -> Self:
+        """``x / other`` in floats, or rounded: "floor" down, "trunc" to zero."""
+        if rounding_mode not in (None, "trunc", "floor"):
+            raise ArgumentError(
+                f'div: rounding_mode={rounding_mode!r} is not known. Use None, "trunc" or "floor".'
+            )
+        if rounding_mode == "floor":
+            return self.floordiv(other, reverse)
+        left, right = self._matched(other, "div")
+        left, right = (right, left) if reverse else (left, right)
+        if rounding_mode is None or left.dtype.is_float:
+            left, right = left._floating(), right._floating()
+            quotient = left._alu(Op.MUL, right._alu(Op.RECIPROCAL))
+            return quotient if rounding_mode is None else quotient.trunc()
+        left, right = left._counting(), right._counting()
+        quotient, rest = left._alu(Op.IDIV, right), left._alu(Op.MOD, right)
+        below_zero = left._below(0)._alu(Op.CMPNE, right._below(0))
+        inexact = rest._alu(Op.CMPNE, rest._constant(0))._alu(Op.AND, below_zero)
+        return inexact.where(quotient + 1, quotient)
+
+    def floordiv(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """``x // other``: the quotient rounded down."""
+        left, right = self._matched(other, "floordiv")
+        left, right = (right, left) if reverse else (left, right)
+        if left.dtype.is_float:
+            return left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor()
+        return left._counting()._alu(Op.IDIV, right._counting())
+
+    def mod(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """``x % other``: the rest has the sign of the divisor, as in Python."""
+        left, right = self._matched(other, "mod")
+        left, right = (right, left) if reverse else (left, right)
+        if not left.dtype.is_float:
+            return left._counting()._alu(Op.MOD, right._counting())
+        rest = left - left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor() * right
+        # The quotient is rounded, so the rest can fall one divisor to the wrong side of zero.
+        wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, right._below(0))
+        return wrong.where(rest + right, rest)
+
+    def fmod(self, other: Self | Scalar) -> Self:
+        """The rest with the sign of the dividend; ``np.fmod(x, other)``."""
+        left, right = self._matched(other, "fmod")
+        return left - left.div(right, rounding_mode="trunc") * right
+
+    def neg(self) -> Self:
+        """``-x``."""
+        if self.dtype.is_bool:
+            raise DTypeError("neg: the tensor is bool. Use ~ for logical not, or cast it.")
+        return self._alu(Op.NEG)
+
+    def reciprocal(self) -> Self:
+        """``1 / x``."""
+        return self._floating()._alu(Op.RECIPROCAL)
+
+    def square(self) -> Self:
+        """``x * x``."""
+        return self * self
+
+    def lerp(self, end: Self, weight: Self | Scalar) -> Self:
+        """``x + (end - x) * weight``."""
+        return self + (end - self) * weight
+
+    def addcmul(self, first: Self, second: Self, value: Scalar = 1) -> Self:
+        """``x + value * first * second``."""
+        return self + first * second * value
+
+    def addcdiv(self, first: Self, second: Self, value: Scalar = 1) -> Self:
+        """``x + value * first / second``."""
+        return self + first / second * value
+
+    def _counting(self) -> Self:
+        """Bools as integers, for division."""
+        return self.cast(dtypes.default_int) if self.dtype.is_bool else self
+
+    def _below(self, limit: Scalar) -> Self:
+        return self._alu(Op.CMPLT, self._constant(limit))
+
+    # ---- greater and lesser ----
+
+    def maximum(self, other: Self | Scalar) -> Self:
+        """The greater of the two, NaN if either is; ``np.maximum(x, other)``."""
+        left, right = self._matched(other, "maximum")
+        return left._alu(Op.OR if left.dtype.is_bool else Op.MAX, right)
+
+    def minimum(self, other: Self | Scalar) -> Self:
+        """The lesser of the two, NaN if either is; ``np.minimum(x, other)``."""
+        left, right = self._matched(other, "minimum")
+        if left.dtype.is_bool:
+            return left._alu(Op.AND, right)
+        return left._mirrored()._alu(Op.MAX, right._mirrored())._mirrored()
+
+    def _mirrored(self) -> Self:
+        """Values in the opposite order: -x for floats, ~x for integers, which cannot overflow."""
+        return self._alu(Op.NEG) if self.dtype.is_float else self.bitwise_not()
+
+    def clamp(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
+        """Limited to min..max; where they cross, max wins; ``np.clip(x, min, max)``."""
+        if min is None and max is None:
+            raise ArgumentError("clamp: neither min nor max is given. Give at least one.")
+        result = self
+        if min is not None:
+            result = (result < min).where(min, result)
+        if max is not None:
+            result = (result > max).where(max, result)
+        return result
+
+    def clip(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
+        """The same as `clamp`."""
+        return self.clamp(min, max)
+
+    def abs(self) -> Self:
+        """The distance from zero; ``np.abs(x)``."""
+        if self.dtype.is_bool or self.dtype.is_unsigned:
+            return self
+        return self._alu(Op.MAX, self._alu(Op.NEG))
+
+    def sign(self) -> Self:
+        """-1, 0 or 1; NaN stays NaN; ``np.sign(x)``."""
+        if self.dtype.is_bool or self.dtype.is_unsigned:
+            return self.ne(0).cast(self.dtype)
+        return (self > 0).where(1, (self < 0).where(-1, self.detach()))
+
+    def copysign(self, other: Self | Scalar) -> Self:
+        """The size of x with the sign of `other`, whose zero may be negative."""
+        left, right = self._floating()._matched(other, "copysign")
+        size = left.abs()
+        negative = (right < 0) | ((right.eq(0)) & (right.reciprocal() < 0))
+        return negative.where(-size, size)
+
+    # ---- rounding ----
+
+    def trunc(self) -> Self:
+        """Without the fraction; ``np.trunc(x)``."""
+        return self._alu(Op.TRUNC) if self.dtype.is_float else self
+
+    def floor(self) -> Self:
+        """Rounded down; ``np.floor(x)``."""
+        if not self.dtype.is_float:
+            return self
+        whole = self.trunc()
+        return (self < whole).where(whole - 1, whole)
+
+    def ceil(self) -> Self:
+        """Rounded up; ``np.ceil(x)``."""
+        if not self.dtype.is_float:
+            return self
+        whole = self.trunc()
+        return (whole < self).where(whole + 1, whole)
+
+    def round(self, decimals: int = 0) -> Self:
+        """Rounded to the nearest, ties to even; ``np.round(x, decimals)``."""
+        if not self.dtype.is_float:
+            return self
+        if decimals:
+            return (self * 10.0**decimals).round() / 10.0**decimals
+        low = self.floor()
+        fraction = self - low
+        half = low * 0.5
+        up = (fraction > 0.5) | (fraction.eq(0.5) & half.ne(half.floor()))
+        return up.where(low + 1, low)
+
+    def frac(self) -> Self:
+        """The fraction, with the sign of x."""
+        return self - self.trunc()
+
+    # ---- comparison ----
+
+    def _compare(self, op: Op, other: Self | Scalar, name: str, swap: bool = False) -> Self:
+        right = self._operand(other, _comparable(self.dtype, other))
+        dtype = promote(self.dtype, right.dtype)
+        shape = broadcast_shape(self.shape, right.shape, name=name)
+        pair = [each.cast(dtype)._broadcast_to(shape) for each in (self, right)]
+        return pair[swap]._alu(op, pair[not swap])
+
+    def lt(self, other: Self | Scalar) -> Self:
+        """``x < other``."""
+        return self._compare(Op.CMPLT, other, "lt")
+
+    def gt(self, other: Self | Scalar) -> Self:
+        """``x > other``."""
+        return self._compare(Op.CMPLT, other, "gt", swap=True)
+
+    def ne(self, other: Self | Scalar) -> Self:
+        """``x != other``."""
+        return self._compare(Op.CMPNE, other, "ne")
+
+    def eq(self, other: Self | Scalar) -> Self:
+        """``x == other``, element by element."""
+        return self.ne(other).logical_not()
+
+    def le(self, other: Self | Scalar) -> Self:
+        """``x <= other``."""
+        # With NaN neither side is true, so "not greater" will not do for floats.
+        if self.dtype.is_float or isinstance(other, float | Primitives):
+            return self.lt(other) | self.eq(other)
+        return self.gt(other).logical_not()
+
+    def ge(self, other: Self | Scalar) -> Self:
+        """``x >= other``."""
+        if self.dtype.is_float or isinstance(other, float | Primitives):
+            return self.gt(other) | self.eq(other)
+        return self.lt(other).logical_not()
+
+    def isnan(self) -> Self:
+        """Whether a value is NaN."""
+        return self._alu(Op.CMPNE, self)
+
+    def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
+        """Whether a value is infinite."""
+        never = self._full(False, self.shape, dtypes.bool)
+        if not self.dtype.is_float:
+            return never
+        high = self.eq(math.inf) if detect_positive else never
+        return high | self.eq(-math.inf) if detect_negative else high
+
+    def isfinite(self) -> Self:
+        """Whether a value is a number that is not infinite."""
+        return (self.isnan() | self.isinf()).logical_not()
+
+    def isclose(
+        self,
+        other: Self,
+        rtol: float = 1e-5,
+        atol: float = 1e-8,
+        equal_nan: bool = False,
+    ) -> Self:
+        """``np.isclose(x, other, rtol, atol, equal_nan)``."""
+        near = (self - other).abs().le(other.abs() * rtol + atol)
+        close = (self.isfinite() & other.isfinite() & near) | self.eq(other)
+        return close | (self.isnan() & other.isnan()) if equal_nan else close
+
+    # ---- logic and bits ----
+
+    def _truth(self) -> Self:
+        return self if self.dtype.is_bool else self._alu(Op.CMPNE, self._constant(0))
+
+    def logical_not(self) -> Self:
+        """Whether a value is zero."""
+        truth = self._truth()
+        return truth._alu(Op.CMPNE, truth._constant(True))
+
+    def logical_and(self, other: Self) -> Self:
+        """Whether both values are not zero."""
+        return self._truth() & other._truth()
+
+    def logical_or(self, other: Self) -> Self:
+        """Whether one of the values is not zero."""
+        return self._truth() | other._truth()
+
+    def logical_xor(self, other: Self) -> Self:
+        """Whether exactly one of the values is not zero."""
+        return self._truth() ^ other._truth()
+
+    def _bits(self, op: Op, other: Self | Scalar, name: str) -> Self:
+        left, right = self._matched(other, name)
+        if left.dtype.is_float:
+            raise DTypeError(
+                f"{name}: {self.dtype.name} has no bits to combine. Use integers or bools."
+            )
+        return left._alu(op, right)
+
+    def bitwise_and(self, other: Self | Scalar) -> Self:
+        """``x & other``."""
+        return self._bits(Op.AND, other, "bitwise_and")
+
+    def bitwise_or(self, other: Self | Scalar) -> Self:
+        """``x | other``."""
+        return self._bits(Op.OR, other, "bitwise_or")
+
+    def bitwise_xor(self, other: Self | Scalar) -> Self:
+        """``x ^ other``."""
+        return self._bits(Op.XOR, other, "bitwise_xor")
+
+    def bitwise_not(self) -> Self:
+        """``~x``."""
+        if self.dtype.is_bool:
+            return self.logical_not()
+        return self.bitwise_xor(self.dtype.max if self.dtype.is_unsigned else -1)
+
+    def lshift(self, amount: Self | Scalar) -> Self:
+        """``x << amount``; 0 when all bits leave."""
+        return self._shift(Op.SHL, amount, "lshift")
+
+    def rshift(self, amount: Self | Scalar) -> Self:
+        """``x >> amount``; signed integers keep their sign."""
+        return self._shift(Op.SHR, amount, "rshift")
+
+    def _shift(self, op: Op, amount: Self | Scalar, name: str) -> Self:
+        value = self._counting()
+        if value.dtype.is_float:
+            raise DTypeError(f"{name}: {self.dtype.name} has no bits to shift. Use integers.")
+        value, count = value._matched(amount, name)
+        bits = value.dtype.itemsize * 8
+        # A shift by the width or more is undefined on most processors.
+        fits = count._below(bits)
+        shifted = value._alu(op, fits.where(count, bits - 1))
+        if op is Op.SHR and not value.dtype.is_unsigned:
+            return shifted
+        return fits.where(shifted, 0)
+
+    # ---- selection ----
+
+    def where(self, first: Self | Scalar, second: Self | Scalar) -> Self:
+        """``condition.where(x, y)``; also ``x.where(condition, y)``; ``np.where(c, x, y)``."""
+        condition, if_true, if_false = self, first, second
+        if not self.dtype.is_bool and isinstance(first, Primitives) and first.dtype.is_bool:
+            condition, if_true = first, self
+        condition = condition._truth()
+        yes, no = condition._branches(if_true, if_false)
+        shape = broadcast_shape(condition.shape, yes.shape, no.shape, name="where")
+        return condition._broadcast_to(shape)._alu(
+            Op.WHERE, yes._broadcast_to(shape), no._broadcast_to(shape)
+        )
+
+    def _branches(self, if_true: Self | Scalar, if_false: Self | Scalar) -> tuple[Self, Self]:
+        if isinstance(if_true, Primitives):
+            yes, no = if_true, if_true._operand(if_false)
+        elif isinstance(if_false, Primitives):
+            yes, no = if_false._operand(if_true), if_false
+        else:
+            dtype = promote(_kind_of(if_true), _kind_of(if_false))
+            yes, no = self._operand(if_true, dtype), self._operand(if_false, dtype)
+        dtype = promote(yes.dtype, no.dtype)
+        return yes.cast(dtype), no.cast(dtype)
+
+    def masked_fill(self, mask: Self, value: Self | Scalar) -> Self:
+        """`value` where `mask` holds; ``np.where(mask, value, x)``."""
+        filler = value if isinstance(value, Primitives) else self._constant(value)
+        return mask.where(filler.cast(self.dtype), self)
+
+    # ---- operators ----
+
+    def __add__(self, other: Self | Scalar) -> Self:
+        return self.add(other)
+
+    def __radd__(self, other: Scalar) -> Self:
+        return self.add(other, True)
+
+    def __sub__(self, other: Self | Scalar) -> Self:
+        return self.sub(other)
+
+    def __rsub__(self, other: Scalar) -> Self:
+        return self.sub(other, True)
+
+    def __mul__(self, other: Self | Scalar) -> Self:
+        return self.mul(other)
+
+    def __rmul__(self, other: Scalar) -> Self:
+        return self.mul(other, True)
+
+    def __truediv__(self, other: Self | Scalar) -> Self:
+        return self.div(other)
+
+    def __rtruediv__(self, other: Scalar) -> Self:
+        return self.div(other, True)
+
+    def __floordiv__(self, other: Self | Scalar) -> Self:
+        return self.floordiv(other)
+
+    def __rfloordiv__(self, other: Scalar) -> Self:
+        return self.floordiv(other, True)
+
+    def __mod__(self, other: Self | Scalar) -> Self:
+        return self.mod(other)
+
+    def __rmod__(self, other: Scalar) -> Self:
+        return self.mod(other, True)
+
+    def __neg__(self) -> Self:
+        return self.neg()
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    def __invert__(self) -> Self:
+        return self.bitwise_not()
+
+    def __and__(self, other: Self | Scalar) -> Self:
+        return self.bitwise_and(other)
+
+    def __or__(self, other: Self | Scalar) -> Self:
+        return self.bitwise_or(other)
+
+    def __xor__(self, other: Self | Scalar) -> Self:
+        return self.bitwise_xor(other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, amount: Self | Scalar) -> Self:
+        return self.lshift(amount)
+
+    def __rshift__(self, amount: Self | Scalar) -> Self:
+        return self.rshift(amount)
+
+    def __lt__(self, other: Self | Scalar) -> Self:
+        return self.lt(other)
+
+    def __gt__(self, other: Self | Scalar) -> Self:
+        return self.gt(other)
+
+    def __le__(self, other: Self | Scalar) -> Self:
+        return self.le(other)
+
+    def __ge__(self, other: Self | Scalar) -> Self:
+        return self.ge(other)
+
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+        return self.eq(other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+        return self.ne(other)  # type: ignore[arg-type]
+
+    __hash__ = object.__hash__
+
+    # ---- names that PyTorch and tinygrad users know too ----
+
+    subtract = sub
+    multiply = mul
+    divide = div
+    true_divide = div
+    remainder = mod
+    negative = neg
+    absolute = abs
+    fix = trunc
+    greater, less, not_equal = gt, lt, ne
+    greater_equal, less_equal = ge, le
+
+
+def _kind_of(value: object) -> DType:
+    return scalar_dtype(value) if is_scalar(value) else dtypes.default_float  # type: ignore[arg-type]
+
+
+def _comparable(dtype: DType, other: object) -> DType | None:
+    """The type for a number that a tensor of `dtype` is compared with: it must hold the number."""
+    if not isinstance(other, int) or isinstance(other, bool) or dtype.is_float:
+        return None
+    chosen = promote_scalar(dtype, other)
+    if round_to(chosen, other) == other:
+        return chosen
+    return dtypes.int64 if chosen is not dtypes.uint64 else dtypes.float64
