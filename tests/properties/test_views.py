@@ -1,0 +1,227 @@
+"""Random chains of movement ops see what numpy sees, by both routes, and merge when they can."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import TRUE, and_gates, index_const
+from kernelet.graph.movement import movement_index, row_major_strides
+from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
+from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.view import ShapeTracker, View, byte_range, merge_views, tracker_of
+
+Array = np.ndarray
+MOST_ELEMENTS = 200
+
+
+def factorizations(size: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes with `size` elements."""
+
+    @st.composite
+    def draw_shape(draw: st.DrawFn) -> tuple[int, ...]:
+        shape, rest = [], size
+        for _ in range(draw(st.integers(1, 4))):
+            shape.append(draw(st.sampled_from([d for d in range(1, rest + 1) if rest % d == 0])))
+            rest //= shape[-1]
+        return (*shape, rest)
+
+    return draw_shape()
+
+
+def draw_argument(draw: st.DrawFn, op: Op, shape: tuple[int, ...]) -> object:
+    axes = range(len(shape))
+    if op is Op.RESHAPE:
+        return draw(factorizations(math.prod(shape)))
+    if op is Op.PERMUTE:
+        return tuple(draw(st.permutations(axes)))
+    if op is Op.EXPAND:
+        room = MOST_ELEMENTS // max(math.prod(shape), 1)
+        grown = []
+        for dim in shape:
+            grown.append(draw(st.integers(1, max(1, min(room, 3)))) if dim == 1 else dim)
+            room //= grown[-1] if dim == 1 else 1
+        return tuple(grown)
+    if op is Op.PAD:
+        return tuple((draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in axes)
+    if op is Op.SHRINK:
+        begins = [draw(st.integers(0, dim - 1)) for dim in shape]
+        return tuple((b, draw(st.integers(b + 1, d))) for b, d in zip(begins, shape, strict=True))
+    return tuple(axis for axis in axes if draw(st.booleans()))
+
+
+def move_array(array: Array, op: Op, arg: object) -> Array:
+    if op is Op.RESHAPE:
+        return array.reshape(arg)
+    if op is Op.PERMUTE:
+        return array.transpose(arg)
+    if op is Op.EXPAND:
+        return np.broadcast_to(array, arg)
+    if op is Op.PAD:
+        return np.pad(array, arg)
+    if op is Op.SHRINK:
+        return array[tuple(slice(begin, end) for begin, end in arg)]
+    return np.flip(array, arg)
+
+
+@st.composite
+def chains(draw: st.DrawFn, longest: int = 7) -> tuple[UOp, Array]:
+    """A chain of movement ops on a buffer, and the same on 1, 2, 3... (0 is for padding)."""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    size = math.prod(shape)
+    node = UOp(Op.RESHAPE, dtypes.int32, (UOp.buffer(size, dtypes.int32, "PYTHON"),), shape)
+    array = np.arange(1, size + 1).reshape(shape)
+    for _ in range(draw(st.integers(1, longest))):
+        op = draw(st.sampled_from(sorted(MOVEMENT)))
+        if op is Op.PAD and array.size > MOST_ELEMENTS:
+            continue
+        arg = draw_argument(draw, op, array.shape)
+        node, array = UOp(op, dtypes.int32, (node,), arg), move_array(array, op, arg)
+    return node, array
+
+
+def loops(shape: Sequence[int]) -> tuple[UOp, ...]:
+    """A loop variable for each axis; 0 for axes of size 1, as lowering makes them."""
+    return tuple(
+        UOp(Op.RANGE, dtypes.index, (index_const(dim),), RangeArg(number, "loop"))
+        if dim > 1
+        else index_const(0)
+        for number, dim in enumerate(shape)
+    )
+
+
+def evaluate_grid(index: UOp, shape: Sequence[int]) -> Array:
+    """The values of an index, or gate, over all of its loops."""
+    grids = np.indices(shape)
+    values: dict[UOp, Array] = {}
+    for node in index.toposort():
+        if node.op is Op.CONST:
+            values[node] = np.asarray(node.arg)
+        elif node.op is Op.RANGE:
+            values[node] = grids[node.arg.number]
+        elif node.op in (Op.MAX, Op.MOD, Op.IDIV):
+            function = {Op.MAX: np.maximum, Op.MOD: np.mod, Op.IDIV: np.floor_divide}[node.op]
+            values[node] = function(*(values[source] for source in node.src))
+        else:
+            values[node] = OP_TABLE[node.op].meaning(*(values[source] for source in node.src))
+    return np.broadcast_to(values[index], shape)
+
+
+def read(flat: UOp, gate: UOp, shape: Sequence[int], size: int) -> Array:
+    """What an index and a gate read of memory that holds 1, 2, 3..., 0 in the padding."""
+    memory = np.arange(1, size + 1)
+    where, valid = evaluate_grid(flat, shape), evaluate_grid(gate, shape)
+    assert np.all((where[valid] >= 0) & (where[valid] < size)), "a read outside of the memory"
+    return np.where(valid, memory[np.clip(where, 0, size - 1)], 0)
+
+
+@given(chains())
+@settings(max_examples=400, deadline=None)
+def test_a_tracker_sees_what_numpy_sees(chain: tuple[UOp, Array]) -> None:
+    node, expected = chain
+    base, tracker = tracker_of(node)
+    assert base.op is Op.BUFFER
+    assert tracker.shape == expected.shape == node.shape
+    flat, gate = tracker.index(loops(expected.shape))
+    np.testing.assert_array_equal(read(flat, gate, expected.shape, base.arg.size), expected)
+
+
+@given(chains())
+@settings(max_examples=400, deadline=None)
+def test_indices_moved_op_by_op_see_what_numpy_sees(chain: tuple[UOp, Array]) -> None:
+    node, expected = chain
+    index, gates = loops(expected.shape), TRUE
+    while node.op in MOVEMENT:
+        index, gate = movement_index(node, index)
+        gates, node = and_gates(gates, gate), node.src[0]
+    np.testing.assert_array_equal(read(index[0], gates, expected.shape, node.arg.size), expected)
+
+
+@given(chains())
+@settings(max_examples=300, deadline=None)
+def test_numpy_strides_show_a_strided_view(chain: tuple[UOp, Array]) -> None:
+    node, expected = chain
+    base, tracker = tracker_of(node)
+    view = tracker.strided_view()
+    if view is None:
+        return
+    memory = np.arange(1, base.arg.size + 1)
+    strides = tuple(step * memory.itemsize for step in view.strides)
+    shown = np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, strides)
+    np.testing.assert_array_equal(shown, expected)
+
+
+@given(chains())
+@settings(max_examples=300, deadline=None)
+def test_the_byte_range_is_what_is_read_and_no_more(chain: tuple[UOp, Array]) -> None:
+    node, expected = chain
+    _, tracker = tracker_of(node)
+    if len(tracker.views) == 1:
+        seen = expected[expected > 0] - 1
+        bounds = (seen.min() * 4, (seen.max() + 1) * 4) if seen.size else (0, 0)
+        assert byte_range(tracker.views[0], 4) == bounds
+
+
+@given(chains())
+@settings(max_examples=300, deadline=None)
+def test_real_strides_are_steps_in_memory(chain: tuple[UOp, Array]) -> None:
+    node, expected = chain
+    strides = tracker_of(node)[1].real_strides()
+    for axis, stride in enumerate(strides):
+        before = np.delete(expected, -1, axis)
+        after = np.delete(expected, 0, axis)
+        seen = (before > 0) & (after > 0)
+        if stride is not None:
+            assert np.all((after - before)[seen] == stride)
+
+
+def box_of(valid: Array) -> tuple[slice, ...]:
+    """The smallest box around the true elements; there is at least one."""
+    return tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in np.nonzero(valid))
+
+
+def are_linear(addresses: Array) -> bool:
+    """Whether one offset and one stride for each axis give these addresses."""
+    expected = np.full(addresses.shape, addresses[(0,) * addresses.ndim])
+    for axis, size in enumerate(addresses.shape):
+        if size > 1:
+            step = np.take(addresses, 1, axis).flat[0] - np.take(addresses, 0, axis).flat[0]
+            line = [1] * addresses.ndim
+            line[axis] = size
+            expected = expected + step * np.arange(size).reshape(line)
+    return bool(np.array_equal(addresses, expected))
+
+
+@given(chains(5))
+@settings(max_examples=400, deadline=None)
+def test_two_views_stay_two_only_where_no_single_view_exists(chain: tuple[UOp, Array]) -> None:
+    tracker = tracker_of(chain[0])[1]
+    if len(tracker.views) < 2:
+        return
+    inner, outer = tracker.views[-2:]
+    assert merge_views(inner, outer) is None
+    shape = tuple(int(dim) for dim in outer.shape)
+    indices = loops(shape)
+    flat, gate = ShapeTracker((inner, outer)).index(indices)
+    valid = evaluate_grid(gate, shape)
+    # What the inner padding hides counts as well: a merge that needs it hidden is not looked for.
+    shown = evaluate_grid(outer.index(indices)[1], shape)
+    is_box = valid.any() and bool(valid[box_of(valid)].all())
+    assert not (is_box and are_linear(evaluate_grid(flat, shape)[box_of(shown)]))
+
+
+@given(chains())
+@settings(max_examples=200, deadline=None)
+def test_reshaping_to_a_line_and_back_changes_no_tracker(chain: tuple[UOp, Array]) -> None:
+    tracker = tracker_of(chain[0])[1]
+    line = tracker.reshape((int(tracker.size),))
+    assert line.reshape(tracker.shape).views == tracker.views
+
+
+def test_a_view_reads_row_major_by_default() -> None:
+    assert View.create((2, 3, 4)).strides == row_major_strides((2, 3, 4)) == (12, 4, 1)
