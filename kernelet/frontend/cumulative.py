@@ -1,0 +1,154 @@
+"""Running reductions: element i of the result combines the elements up to i.
+
+In:  tensors.
+Out: `Cumulative`: cumsum, cumprod, cummax, cummin, logcumsumexp.
+
+An axis is cut into short blocks. Inside a block every element reduces what a triangular mask
+leaves of it; what all blocks before add up to is the same problem over the blocks' totals. So the
+work for one element is the length of a block, and no more memory is needed than for the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from kernelet.base.dtype import Scalar, dtypes
+from kernelet.frontend.reduction import Reduction, accumulator_dtype, sum_dtype
+from kernelet.graph.ops import Op
+
+_BLOCK = 16
+_UNBLOCKED = 32
+
+_TensorT = TypeVar("_TensorT", bound="Cumulative")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan(Generic[_TensorT]):
+    """How elements combine: `fold` reduces the last axis, `identity` changes nothing."""
+
+    fold: Callable[[_TensorT], _TensorT]
+    combine: Callable[[_TensorT, _TensorT], _TensorT]
+    identity: Scalar
+
+
+class Cumulative(Reduction):
+    """Running sums, products and extremes."""
+
+    __slots__ = ()
+
+    def cumsum(self, axis: int = 0, *, dim: int | None = None) -> Self:
+        """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
+        wanted = sum_dtype(self.dtype)
+        wide = self.cast(accumulator_dtype(wanted))
+        return wide._scan_axis(_Scan(_sum_last, _add, 0), axis if dim is None else dim).cast(wanted)
+
+    def cumprod(self, axis: int = 0, *, dim: int | None = None) -> Self:
+        """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
+        wanted = sum_dtype(self.dtype)
+        wide = self.cast(accumulator_dtype(wanted))
+        scan = _Scan(_product_last, _multiply, 1)
+        return wide._scan_axis(scan, axis if dim is None else dim).cast(wanted)
+
+    def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+        """The greatest element so far, and where it was last met; NaN wins."""
+        along = axis if dim is None else dim
+        values = self._running_max(along)
+        if self.ndim == 0:
+            return values, self._full(0, (), dtypes.int32)
+        place = self.axis(along)
+        ones = tuple(self.shape[place] if each == place else 1 for each in range(self.ndim))
+        places = self._positions(self.shape[place])._reshape(ones)
+        return values, self._is_best(values).where(places, 0)._running_max(place)
+
+    def cummin(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+        """The least element so far, and where it was last met; NaN wins."""
+        values, places = self._mirrored().cummax(axis, dim=dim)
+        return values._mirrored(), places
+
+    def logcumsumexp(self, axis: int = 0, *, dim: int | None = None) -> Self:
+        """``log(cumsum(exp(x)))`` without overflow."""
+        wanted = self._floating().dtype
+        scan = _Scan(_logsumexp_last, _log_add, -math.inf)
+        return self._widened()._scan_axis(scan, axis if dim is None else dim).cast(wanted)
+
+    def _running_max(self, axis: int) -> Self:
+        if self.dtype.is_bool:
+            return self.cast(dtypes.int32)._running_max(axis).cast(dtypes.bool)
+        return self._scan_axis(_Scan(_max_last, _maximum, self.dtype.min), axis)
+
+    def _scan_axis(self, scan: _Scan[Self], axis: int) -> Self:
+        place = self.axis(axis)
+        if self.ndim == 0 or 0 in self.shape:
+            return self
+        last = self.ndim - 1
+        order = (*(each for each in range(self.ndim) if each != place), place)
+        back = (*range(place), last, *range(place, last))
+        return self._permute(order)._scan_last(scan)._permute(back)
+
+    def _scan_last(self, scan: _Scan[Self], strict: bool = False) -> Self:
+        """The scan over the last axis; `strict` leaves out the element itself."""
+        *batch, length = self.shape
+        if not isinstance(length, int) or length <= _UNBLOCKED:
+            return self._scan_block(scan, strict)
+        blocks = -(-length // _BLOCK)
+        rest = blocks * _BLOCK - length
+        cut = self._filled(rest, scan.identity)._reshape((*batch, blocks, _BLOCK))
+        before = scan.fold(cut)._scan_last(scan, strict=True)
+        before = before._reshape((*before.shape, 1))
+        whole = scan.combine(cut._scan_block(scan, strict), before)
+        flat = whole._reshape((*batch, blocks * _BLOCK))
+        return flat._shrink((*((0, dim) for dim in batch), (0, length)))
+
+    def _scan_block(self, scan: _Scan[Self], strict: bool) -> Self:
+        """Each element of the last axis folds the part of the axis up to it."""
+        *batch, length = self.shape
+        row, column = self._positions(length)._reshape((length, 1)), self._positions(length)
+        seen = column < row if strict else column < row + 1
+        rows = self._reshape((*batch, 1, length))._expand((*batch, length, length))
+        return scan.fold(seen.where(rows, self._full(scan.identity, (), self.dtype)))
+
+    def _filled(self, count: int, value: Scalar) -> Self:
+        """`count` times `value` behind the last axis."""
+        if count == 0:
+            return self
+        pads = (*((0, 0) for _ in self.shape[:-1]), (0, count))
+        padded = self._pad(pads)
+        if value == 0:
+            return padded
+        inside = self._positions(padded.shape[-1]) < self._number(self.shape[-1], dtypes.int32)
+        return inside.where(padded, self._full(value, (), self.dtype))
+
+
+def _sum_last(rows: _TensorT) -> _TensorT:
+    return rows._fold(Op.ADD, (rows.ndim - 1,), False)
+
+
+def _product_last(rows: _TensorT) -> _TensorT:
+    return rows._fold(Op.MUL, (rows.ndim - 1,), False)
+
+
+def _max_last(rows: _TensorT) -> _TensorT:
+    return rows._fold(Op.MAX, (rows.ndim - 1,), False)
+
+
+def _logsumexp_last(rows: _TensorT) -> _TensorT:
+    return rows.logsumexp(-1)
+
+
+def _add(left: _TensorT, right: _TensorT) -> _TensorT:
+    return left + right
+
+
+def _multiply(left: _TensorT, right: _TensorT) -> _TensorT:
+    return left * right
+
+
+def _maximum(left: _TensorT, right: _TensorT) -> _TensorT:
+    return left.maximum(right)
+
+
+def _log_add(left: _TensorT, right: _TensorT) -> _TensorT:
+    return left.logaddexp(right)

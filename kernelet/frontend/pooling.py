@@ -1,0 +1,411 @@
+"""Sliding windows and what is computed over each of them.
+
+In:  tensors (batch, channels, *space), window sizes, strides, dilations, paddings.
+Out: `Window`, the movement of an axis into windows that convolution is built on, and the pools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeVar
+
+from kernelet.base.dtype import Scalar, dtypes
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.reduction import Reduction
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+
+PerAxis = int | Sequence[int]
+Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
+OutputSize = int | Sequence[int | None]
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`size` elements, `dilation` apart, at every `stride`-th place of an axis.
+
+    The axis has `before` and `after` zeros around it; a negative number crops it.
+    """
+
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The distance from the first element of a window to just behind its last."""
+        return self.dilation * (self.size - 1) + 1
+
+    @property
+    def is_block(self) -> bool:
+        """Whether a window is a piece of consecutive elements that no other window shares."""
+        return self.stride >= self.size and (self.dilation == 1 or self.size == 1)
+
+    def count(self, length: int) -> int:
+        """How many windows fit an axis of `length` elements."""
+        return (length + self.before + self.after - self.reach) // self.stride + 1
+
+    def rounded_up(self, length: int) -> Window:
+        """With room for one more window that starts inside the axis or the zeros before it."""
+        missing = -(length + self.before + self.after - self.reach) % self.stride
+        wider = replace(self, after=self.after + missing)
+        starts_inside = (wider.count(length) - 1) * self.stride < length + self.before
+        return wider if starts_inside else self
+
+
+@dataclass(frozen=True, slots=True)
+class _Slide:
+    """The movements that turn one axis of `length` elements into (size, count) or (count, size).
+
+    Windows that overlap: repeat the axis `size` times and read the repeats with a row pitch that
+    is `dilation` shorter than the axis, so that each row is shifted against the one before. The
+    zeros around the axis are wide enough that no row runs into the next one, neither here nor in
+    the gradient, which needs no division by the pitch then.
+    """
+
+    window: Window
+    length: int
+
+    @property
+    def count(self) -> int:
+        return self.window.count(self.length)
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        window, used = self.window, self.count * self.window.stride
+        if window.is_block:
+            return max(window.before, 0), max(used - window.before - self.length, 0)
+        before = max(window.before, window.reach - 1)
+        room = used - window.before - self.length + window.dilation
+        return before, max(room, window.dilation)
+
+    @property
+    def whole(self) -> int:
+        return sum(self.pads) + self.length
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """The part of the padded axis, repeated where windows overlap, that the rows cover."""
+        window = self.window
+        if window.is_block:
+            begin = self.pads[0] - window.before
+            return begin, begin + self.count * window.stride
+        return window.reach - 1, window.size * self.whole - window.dilation
+
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        return () if self.window.is_block else (self.window.size,)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        if self.window.is_block:
+            return self.count, self.window.stride
+        return self.window.size, self.whole - self.window.dilation
+
+    @property
+    def row_cut(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        window = self.window
+        if window.is_block:
+            return (0, self.count), (0, window.size)
+        begin = self.pads[0] - window.before
+        return (0, window.size), (begin, begin + self.count * window.stride)
+
+
+class Pooling(Reduction):
+    """Windows, and pools over the last axes of (batch, channels, *space)."""
+
+    __slots__ = ()
+
+    def _windows(self, windows: Sequence[Window]) -> Self:
+        """The last axes cut into windows: (*batch, *counts, *sizes)."""
+        keep = self.ndim - len(windows)
+        batch = self.shape[:keep]
+        slides = [
+            _Slide(window, _known(length, self))
+            for window, length in zip(windows, self.shape[keep:], strict=True)
+        ]
+        zeros = ((0, 0),) * keep
+        whole = tuple((0, dim) for dim in batch)
+        result = self._pad((*zeros, *(slide.pads for slide in slides)))
+        if any(slide.repeats for slide in slides):
+            ones = [(*(1 for _ in slide.repeats), slide.whole) for slide in slides]
+            many = [(*slide.repeats, slide.whole) for slide in slides]
+            result = result._reshape((*batch, *_joined(ones)))._expand((*batch, *_joined(many)))
+            result = result._reshape((*batch, *(math.prod(each) for each in many)))
+        result = result._shrink((*whole, *(slide.cut for slide in slides)))
+        result = result._reshape((*batch, *_joined([slide.rows for slide in slides])))
+        result = result._shrink((*whole, *_joined([slide.row_cut for slide in slides])))
+        overlapping = [place for place, slide in enumerate(slides) if slide.repeats]
+        result = result._flip(tuple(keep + 2 * place for place in overlapping))
+        return result._strided(slides, keep)._gathered(slides, keep)
+
+    def _strided(self, slides: Sequence[_Slide], keep: int) -> Self:
+        """Every `stride`-th of the places that overlapping windows start at."""
+        if all(slide.window.stride == 1 or not slide.repeats for slide in slides):
+            return self
+        batch = self.shape[:keep]
+        split: list[tuple[int, ...]] = []
+        for slide in slides:
+            window, count = slide.window, slide.count
+            overlap = (window.size, count, window.stride)
+            split.append(overlap if slide.repeats else (count, window.size, 1))
+        first = [(*sides[:2], 1) for sides in split]
+        bounds = tuple((0, dim) for dim in (*batch, *_joined(first)))
+        result = self._reshape((*batch, *_joined(split)))._shrink(bounds)
+        return result._reshape((*batch, *_joined([sides[:2] for sides in first])))
+
+    def _gathered(self, slides: Sequence[_Slide], keep: int) -> Self:
+        """(*batch, *pairs) with the counts before the sizes."""
+        sides = [keep + 2 * place for place in range(len(slides))]
+        turned = [1 if slide.repeats else 0 for slide in slides]
+        counts = [side + turn for side, turn in zip(sides, turned, strict=True)]
+        sizes = [side + 1 - turn for side, turn in zip(sides, turned, strict=True)]
+        return self._permute((*range(keep), *counts, *sizes))
+
+    # ---- pools ----
+
+    def avg_pool2d(
+        self,
+        kernel_size: PerAxis = (2, 2),
+        stride: PerAxis | None = None,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """The mean of each window; zeros of the padding count if `count_include_pad`.
+
+        A window that `ceil_mode` adds never counts what lies behind the padding.
+        """
+        windows = self._pool_windows("avg_pool2d", kernel_size, stride, dilation, padding)
+        exact = windows
+        if ceil_mode:
+            lengths = self._space(windows)
+            exact = [w.rounded_up(length) for w, length in zip(windows, lengths, strict=True)]
+        axes = tuple(range(-len(windows), 0))
+        padded = any(window.before or window.after for window in windows)
+        if exact == windows and (count_include_pad or not padded):
+            return self._windows(windows).mean(axes)
+        # How many elements each window has is the same for all images.
+        inner = self._full(1, self._space(windows), self.dtype)
+        counted = exact
+        if count_include_pad:
+            sides = zip(self._space(windows), windows, strict=True)
+            shape = tuple(length + window.before + window.after for length, window in sides)
+            inner = self._full(1, shape, self.dtype)
+            counted = [
+                replace(wide, before=0, after=wide.after - window.after)
+                for wide, window in zip(exact, windows, strict=True)
+            ]
+        return self._windows(exact).sum(axes) / inner._windows(counted).sum(axes)
+
+    def max_pool2d(
+        self,
+        kernel_size: PerAxis = (2, 2),
+        stride: PerAxis | None = None,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Self | tuple[Self, Self]:
+        """The greatest element of each window; padding never wins.
+
+        With `return_indices` also where it lies in the flattened space, the first of equals.
+        """
+        windows = self._pool_windows("max_pool2d", kernel_size, stride, dilation, padding)
+        lengths = self._space(windows)
+        if ceil_mode:
+            windows = [w.rounded_up(length) for w, length in zip(windows, lengths, strict=True)]
+        axes = tuple(range(-len(windows), 0))
+        values = self._padded_windows(windows, self.dtype.min)
+        found = values.max(axes)
+        if not return_indices:
+            return found
+        size = math.prod(lengths)
+        places = self._positions(size)._reshape(lengths)._padded_windows(windows, size)
+        best = values._is_best(found._reshape((*found.shape, *(1 for _ in axes))))
+        return found, best.where(places, size).min(axes)
+
+    def _space(self, windows: Sequence[Window]) -> tuple[int, ...]:
+        return tuple(_known(dim, self) for dim in self.shape[self.ndim - len(windows) :])
+
+    def _padded_windows(self, windows: Sequence[Window], fill: Scalar) -> Self:
+        """Windows over the axes with `fill` instead of zeros around them."""
+        if all(window.before <= 0 and window.after <= 0 for window in windows):
+            return self._windows(windows)
+        pads = [(max(window.before, 0), max(window.after, 0)) for window in windows]
+        every = ((0, 0),) * (self.ndim - len(windows))
+        inside = self._full(True, self.shape[self.ndim - len(windows) :], dtypes.bool)
+        padded = inside._pad(tuple(pads)).where(self._pad((*every, *pads)), fill)
+        bare = [
+            replace(window, before=window.before - before, after=window.after - after)
+            for window, (before, after) in zip(windows, pads, strict=True)
+        ]
+        return padded._windows(bare)
+
+    def _pool_windows(
+        self,
+        call: str,
+        kernel_size: PerAxis,
+        stride: PerAxis | None,
+        dilation: PerAxis,
+        padding: Padding,
+    ) -> list[Window]:
+        sizes = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
+        step = sizes if stride is None else stride
+        return self._fitting(call, window_list(call, sizes, step, dilation, padding))
+
+    def _fitting(self, call: str, windows: list[Window]) -> list[Window]:
+        """The windows, once it is known that the last axes have room for each."""
+        if self.ndim < len(windows):
+            raise ShapeError(
+                f"{call}: {len(windows)} window sizes for a tensor of shape "
+                f"{show_shape(self.shape)}. Give one for each of its last axes."
+            )
+        for window, length in zip(windows, self._space(windows), strict=True):
+            if length + window.before + window.after < window.reach:
+                raise ShapeError(
+                    f"{call}: a window that reaches over {window.reach} elements does not fit an "
+                    f"axis of {length} with padding {window.before} and {window.after}; the tensor "
+                    f"has shape {show_shape(self.shape)}. Make the window smaller or pad more."
+                )
+        return windows
+
+    # ---- pools of a given output size ----
+
+    def adaptive_avg_pool2d(self, output_size: OutputSize) -> Self:
+        """The mean of each of `output_size` pieces, as equal as they can be; None keeps an axis.
+
+        Piece i of n goes from ``floor(i * length / n)`` up to ``ceil((i + 1) * length / n)``.
+        """
+        result = self._widened()
+        for axis, size in self._piece_counts("adaptive_avg_pool2d", output_size):
+            inside = result._pieces(axis, size)
+            total = inside.where(result._piece_rows(axis), 0.0)._fold(Op.ADD, (self.ndim,), False)
+            result = (total / inside.sum(-1).cast(result.dtype))._axis_put(axis)
+        return result.cast(self._floating().dtype)
+
+    def adaptive_max_pool2d(self, output_size: OutputSize) -> Self:
+        """The greatest element of each of `output_size` pieces; None keeps an axis."""
+        result = self
+        for axis, size in self._piece_counts("adaptive_max_pool2d", output_size):
+            rows = result._pieces(axis, size).where(result._piece_rows(axis), self.dtype.min)
+            result = rows.max(-1)._axis_put(axis)
+        return result
+
+    def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
+        sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+        windows = self._fitting(call, [Window(1) for _ in sizes])
+        lengths = self._space(windows)
+        first = self.ndim - len(sizes)
+        wanted = [length if size is None else size for size, length in zip(sizes, lengths)]
+        return [(first + place, size) for place, size in enumerate(wanted) if size != lengths[place]]
+
+    def _pieces(self, axis: int, size: int) -> Self:
+        """(size, length): whether an element of the axis is in a piece."""
+        length = _known(self.shape[axis], self)
+        piece = self._positions(size)._reshape((size, 1))
+        begin, end = piece * length // size, ((piece + 1) * length + (size - 1)) // size
+        place = self._positions(length)
+        return (place < end) & ~(place < begin)
+
+    def _piece_rows(self, axis: int) -> Self:
+        """The axis moved to the end, behind a new axis of size 1."""
+        order = (*(each for each in range(self.ndim) if each != axis), axis)
+        moved = self._permute(order)
+        return moved._reshape((*moved.shape[:-1], 1, moved.shape[-1]))
+
+    def _axis_put(self, axis: int) -> Self:
+        """The last axis moved to `axis`."""
+        rest = range(self.ndim - 1)
+        return self._permute((*rest[:axis], self.ndim - 1, *rest[axis:]))
+
+
+def per_axis(call: str, name: str, value: PerAxis, count: int) -> tuple[int, ...]:
+    """One number for each of `count` axes; a single number stands for all of them.
+
+    >>> per_axis("conv2d", "stride", 2, 3)
+    (2, 2, 2)
+    """
+    found = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(found) != count:
+        raise ArgumentError(
+            f"{call}: {name}={value} has {len(found)} numbers and there are {count} axes to slide "
+            "along. Give one number, or one for each axis."
+        )
+    return found
+
+
+def paddings(
+    call: str, padding: Padding, windows: Sequence[Window]
+) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each axis.
+
+    `padding` is one number, one for each axis, a (before, after) pair for each axis, "same" or
+    "valid", or flat pairs from the last axis to the first: (left, right, top, bottom).
+    """
+    count = len(windows)
+    if padding == "valid":
+        return ((0, 0),) * count
+    if padding == "same":
+        if any(window.stride != 1 for window in windows):
+            raise ArgumentError(
+                f'{call}: padding="same" with a stride of '
+                f"{tuple(window.stride for window in windows)}: the output would be smaller than "
+                "the input. Use stride 1 or give the padding in numbers."
+            )
+        spare = [window.reach - 1 for window in windows]
+        return tuple((each // 2, each - each // 2) for each in spare)
+    if isinstance(padding, int):
+        return ((padding, padding),) * count
+    if not isinstance(padding, str):
+        flat = [each for each in padding if isinstance(each, int)]
+        if len(flat) == len(padding) == count:
+            return tuple((each, each) for each in flat)
+        if len(flat) == len(padding) == 2 * count:
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+            return tuple(reversed(list(pairs)))
+        pairs_given = [tuple(each) for each in padding if not isinstance(each, int)]
+        if not flat and len(pairs_given) == count and all(len(each) == 2 for each in pairs_given):
+            return tuple((pair[0], pair[1]) for pair in pairs_given)
+    raise ArgumentError(
+        f"{call}: padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
+        f'pairs (before, after), {2 * count} numbers from the last axis to the first, "same" or '
+        '"valid".'
+    )
+
+
+def window_list(
+    call: str, sizes: Sequence[int], stride: PerAxis, dilation: PerAxis, padding: Padding
+) -> list[Window]:
+    """One window for each axis, from the arguments of a convolution or a pool."""
+    count = len(sizes)
+    steps = per_axis(call, "stride", stride, count)
+    gaps = per_axis(call, "dilation", dilation, count)
+    if min((*sizes, *steps, *gaps), default=1) < 1:
+        raise ArgumentError(
+            f"{call}: window {tuple(sizes)}, stride {steps}, dilation {gaps}. "
+            "Each of these numbers must be at least 1."
+        )
+    bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
+    sides = zip(bare, paddings(call, padding, bare), strict=True)
+    return [replace(window, before=before, after=after) for window, (before, after) in sides]
+
+
+def _known(dim: Dim, tensor: Pooling) -> int:
+    if isinstance(dim, int):
+        return dim
+    raise ShapeError(
+        f"windows over an axis of unknown size: the tensor has shape {show_shape(tensor.shape)}. "
+        "Only axes whose size is a number can be cut into windows."
+    )
+
+
+def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:
+    return tuple(item for part in parts for item in part)

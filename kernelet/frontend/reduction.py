@@ -1,0 +1,360 @@
+"""Reductions: many elements along some axes become one.
+
+In:  tensors.
+Out: `Reduction`, the methods that combine elements, all from REDUCE with ADD, MUL or MAX.
+
+Every method takes `axis`, which PyTorch calls `dim`: a number, several, or None for all axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.functions import Functions
+from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+Axes = int | Sequence[int] | None
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """The type of a sum: whole numbers narrower than 32 bits widen to 32.
+
+    >>> sum_dtype(dtypes.uint8), sum_dtype(dtypes.bool), sum_dtype(dtypes.float16)
+    (dtypes.uint32, dtypes.int32, dtypes.float16)
+    """
+    if dtype.is_float or dtype.itemsize == 8:
+        return dtype
+    return dtypes.uint32 if dtype.is_unsigned else dtypes.int32
+
+
+def accumulator_dtype(dtype: DType) -> DType:
+    """The type that sums of `dtype` are kept in: 16-bit floats add up in float32.
+
+    >>> accumulator_dtype(dtypes.bfloat16), accumulator_dtype(dtypes.int64)
+    (dtypes.float32, dtypes.int64)
+    """
+    return dtypes.float32 if dtype.is_float and dtype.itemsize == 2 else dtype
+
+
+def either(axis: Axes, dim: Axes) -> Axes:
+    """The axes under whichever of the two names they were given."""
+    return axis if dim is None else dim
+
+
+class Reduction(Functions):
+    """Sums, extremes, moments, and the softmax family."""
+
+    __slots__ = ()
+
+    # ---- helpers of this and the later topics ----
+
+    def _fold(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
+        """REDUCE; the axes go away unless `keepdim`."""
+        result = self._reduce(op, axes)
+        return result if keepdim else result._without(axes)
+
+    def _without(self, axes: tuple[int, ...]) -> Self:
+        """The axes `axes`, which have size 1, go away."""
+        kept = tuple(dim for axis, dim in enumerate(self.shape) if axis not in axes)
+        return self._reshape(kept)
+
+    def _widened(self) -> Self:
+        """Floats, of at least 32 bits."""
+        return self._floating().cast(accumulator_dtype(self._floating().dtype))
+
+    def _positions(self, size: Dim, dtype: DType = dtypes.int32) -> Self:
+        """0, 1, ... up to `size`."""
+        return self._wrap(UOp(Op.ARANGE, dtype, (), (size,)))
+
+    def _number(self, value: Dim, dtype: DType) -> Self:
+        """A size as a tensor of shape ()."""
+        if isinstance(value, UOp):
+            return self._wrap(value.cast(dtype))
+        return self._full(value, (), dtype)
+
+    def _count(self, axes: tuple[int, ...]) -> Dim:
+        return product([self.shape[axis] for axis in axes])
+
+    def _need_elements(self, name: str, axes: tuple[int, ...]) -> None:
+        if self._count(axes) == 0:
+            raise ShapeError(
+                f"{name}: the tensor has shape {show_shape(self.shape)}, so there is nothing to "
+                f"choose from along {axes}. Give it at least one element there."
+            )
+
+    # ---- sums and products ----
+
+    def sum(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
+        *,
+        dim: Axes = None,
+        acc_dtype: DTypeLike | None = None,
+    ) -> Self:
+        """The sum; ``numpy.sum(x, axis, dtype)``.
+
+        bool and narrow integers add up in 32 bits; 16-bit floats in float32, rounded once.
+        """
+        return self._accumulate(Op.ADD, either(axis, dim), keepdim, dtype or acc_dtype)
+
+    def prod(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
+        *,
+        dim: Axes = None,
+    ) -> Self:
+        """The product, in the type that `sum` would have; ``numpy.prod(x, axis, dtype)``."""
+        return self._accumulate(Op.MUL, either(axis, dim), keepdim, dtype)
+
+    def _accumulate(self, op: Op, axis: Axes, keepdim: bool, dtype: DTypeLike | None) -> Self:
+        wanted = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        wide = self.cast(accumulator_dtype(wanted))
+        return wide._fold(op, self.axes(axis), keepdim).cast(wanted)
+
+    def count_nonzero(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """How many elements are not zero; ``numpy.count_nonzero(x, axis)``."""
+        return (self != 0).sum(axis, keepdim, dim=dim)
+
+    # ---- extremes ----
+
+    def max(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """The greatest element, NaN if there is one; ``numpy.max(x, axis)``."""
+        axes = self.axes(either(axis, dim))
+        self._need_elements("max", axes)
+        if self.dtype.is_bool:
+            return self.cast(dtypes.int32)._fold(Op.MAX, axes, keepdim).cast(dtypes.bool)
+        return self._fold(Op.MAX, axes, keepdim)
+
+    def min(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """The least element, NaN if there is one; ``numpy.min(x, axis)``."""
+        axes = self.axes(either(axis, dim))
+        self._need_elements("min", axes)
+        return self._mirrored().max(axes, keepdim)._mirrored()
+
+    def any(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """Whether some element is not zero; ``numpy.any(x, axis)``."""
+        found = (self != 0).cast(dtypes.int32)
+        return found._fold(Op.MAX, self.axes(either(axis, dim)), keepdim) > 0
+
+    def all(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """Whether no element is zero; ``numpy.all(x, axis)``."""
+        return ~(self == 0).any(axis, keepdim, dim=dim)
+
+    def argmax(
+        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
+    ) -> Self:
+        """Where the greatest element is, the first of equals or the first NaN, as int32.
+
+        ``numpy.argmax(x, axis)``; without an axis, the place in the flattened tensor.
+        """
+        axis = axis if dim is None else dim
+        if axis is None:
+            flat = self._reshape((self._count(self.axes(None)),))
+            place = flat.argmax(0)
+            return place._reshape((1,) * self.ndim) if keepdim else place
+        if self.ndim == 0:
+            return self._full(0, (), dtypes.int32)
+        axes = (self.axis(axis),)
+        self._need_elements("argmax", axes)
+        size = self.shape[axes[0]]
+        best = self._is_best(self._fold(Op.MAX, axes, True))
+        # Counting down makes the first one the greatest.
+        ones = tuple(size if each == axes[0] else 1 for each in range(self.ndim))
+        length = self._number(size, dtypes.int32)
+        down = (length - self._positions(size))._reshape(ones)
+        return length - best.where(down, 0)._fold(Op.MAX, axes, keepdim)
+
+    def argmin(
+        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
+    ) -> Self:
+        """Where the least element is, the first of equals or the first NaN, as int32."""
+        return self._mirrored().argmax(axis, keepdim, dim=dim)
+
+    def _is_best(self, best: Self) -> Self:
+        """Which elements are the extreme `best`; NaN is."""
+        same = self == best
+        return same | self.isnan() if self.dtype.is_float else same
+
+    # ---- moments ----
+
+    def mean(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
+        *,
+        dim: Axes = None,
+    ) -> Self:
+        """The mean, as floats; ``numpy.mean(x, axis)``. 16-bit floats add up in float32."""
+        axes = self.axes(either(axis, dim))
+        source = self if dtype is None else self.cast(dtype)
+        wide = source._widened()
+        total = wide._fold(Op.ADD, axes, keepdim)
+        mean = total / self._number(self._count(axes), wide.dtype)
+        return mean.cast(source._floating().dtype)
+
+    def var(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        dim: Axes = None,
+        unbiased: bool | None = None,
+    ) -> Self:
+        """The variance; ``numpy.var(x, axis, ddof=correction)``."""
+        return self.var_mean(axis, keepdim, correction, dim=dim, unbiased=unbiased)[0]
+
+    def var_mean(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        dim: Axes = None,
+        unbiased: bool | None = None,
+    ) -> tuple[Self, Self]:
+        """The variance and the mean."""
+        variance, mean = self._moments(either(axis, dim), keepdim, correction, unbiased)
+        kind = self._floating().dtype
+        return variance.cast(kind), mean.cast(kind)
+
+    def std(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        dim: Axes = None,
+        unbiased: bool | None = None,
+    ) -> Self:
+        """The standard deviation; its gradient at equal elements is 0."""
+        return self.std_mean(axis, keepdim, correction, dim=dim, unbiased=unbiased)[0]
+
+    def std_mean(
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        dim: Axes = None,
+        unbiased: bool | None = None,
+    ) -> tuple[Self, Self]:
+        """The standard deviation and the mean."""
+        variance, mean = self._moments(either(axis, dim), keepdim, correction, unbiased)
+        kind = self._floating().dtype
+        return variance._flat_sqrt().cast(kind), mean.cast(kind)
+
+    def _moments(
+        self, axis: Axes, keepdim: bool, correction: int, unbiased: bool | None
+    ) -> tuple[Self, Self]:
+        if unbiased is not None:
+            correction = int(unbiased)
+        axes = self.axes(axis)
+        wide = self._widened()
+        mean = wide.mean(axes, True)
+        away = wide - mean
+        count = self._count(axes)
+        if isinstance(count, UOp):
+            divisor = self._number(count - correction, wide.dtype)
+        else:
+            divisor = self._number(max(count - correction, 0), wide.dtype)
+        variance = (away * away)._fold(Op.ADD, axes, keepdim) / divisor
+        return variance, mean if keepdim else mean._without(axes)
+
+    def _flat_sqrt(self) -> Self:
+        """The square root, with gradient 0 instead of infinity at 0."""
+        flat = self == 0
+        return flat.where(0.0, flat.where(1.0, self).sqrt())
+
+    def norm(
+        self,
+        p: float | Literal["fro"] = 2.0,
+        axis: Axes = None,
+        keepdim: bool = False,
+        *,
+        dim: Axes = None,
+    ) -> Self:
+        """The length ``sum(abs(x) ** p) ** (1 / p)``; p may be 0, inf and -inf too.
+
+        The gradient of the 2-norm at the zero vector is 0.
+        """
+        axes = self.axes(either(axis, dim))
+        wide = self._widened()
+        kind = self._floating().dtype
+        if p in (2, "fro"):
+            return (wide * wide)._fold(Op.ADD, axes, keepdim)._flat_sqrt().cast(kind)
+        if not isinstance(p, int | float):
+            raise ArgumentError(f"norm: p={p!r} is not known. Use a number or 'fro'.")
+        size = wide.abs()
+        if p == math.inf:
+            return size.max(axes, keepdim).cast(kind)
+        if p == -math.inf:
+            return size.min(axes, keepdim).cast(kind)
+        if p == 0:
+            return (wide != 0).sum(axes, keepdim).cast(kind)
+        if p == 1:
+            return size._fold(Op.ADD, axes, keepdim).cast(kind)
+        return ((size**p)._fold(Op.ADD, axes, keepdim) ** (1 / p)).cast(kind)
+
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Divided by its norm along `dim`, or by `eps` where that is less."""
+        return self / self.norm(p, dim, True).maximum(eps)
+
+    # ---- the softmax family ----
+
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+        """``log(sum(exp(x)))`` without overflow; -inf, with gradient 0, where all of x is."""
+        axes = self.axes(either(axis, dim))
+        wide = self._widened()
+        peak = wide._peak(axes)
+        total = (wide - peak).exp()._fold(Op.ADD, axes, True)
+        empty = total == 0
+        result = empty.where(-math.inf, empty.where(1.0, total).log()) + peak
+        result = result if keepdim else result._without(axes)
+        return result.cast(self._floating().dtype)
+
+    def _peak(self, axes: tuple[int, ...]) -> Self:
+        """The greatest element without gradient; 0 where that is not finite."""
+        peak = self.detach().max(axes, True)
+        return (peak.abs() < math.inf).where(peak, 0.0)
+
+    def _shifted(self, axis: Axes, dtype: DTypeLike | None) -> tuple[Self, tuple[int, ...]]:
+        axes = self.axes(axis)
+        wide = (self if dtype is None else self.cast(dtype))._widened()
+        # Any shift gives the same result, so no gradient needs to pass through this one.
+        return wide - wide.detach().max(axes, True), axes
+
+    def softmax(
+        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
+    ) -> Self:
+        """``exp(x) / sum(exp(x))`` along `axis`."""
+        shifted, axes = self._shifted(either(axis, dim), dtype)
+        exponential = shifted.exp()
+        result = exponential / exponential._fold(Op.ADD, axes, True)
+        return result.cast(dtype or self._floating().dtype)
+
+    def softmin(
+        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
+    ) -> Self:
+        """``softmax(-x)`` along `axis`."""
+        return (-self).softmax(axis, dtype, dim=dim)
+
+    def log_softmax(
+        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
+    ) -> Self:
+        """``log(softmax(x))`` along `axis`, without overflow."""
+        shifted, axes = self._shifted(either(axis, dim), dtype)
+        result = shifted - shifted.exp()._fold(Op.ADD, axes, True).log()
+        return result.cast(dtype or self._floating().dtype)
