@@ -1,0 +1,261 @@
+"""Products of matrices and tensors: a broadcast multiplication, then one sum.
+
+In:  tensors.
+Out: `LinearAlgebra`: matmul and its relatives, einsum, tensordot.
+
+16-bit floats multiply and add up in float32 and are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from kernelet.base.dtype import DType, promote
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.cumulative import Cumulative
+from kernelet.frontend.einsum import Equation, Label, parse_equation
+from kernelet.frontend.primitives import (
+    DTypeLike,
+    as_dtype,
+    broadcast_shape,
+    product,
+    show_dim,
+    show_shape,
+)
+from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.graph.ops import Op
+
+
+class LinearAlgebra(Cumulative):
+    """Products that sum over a shared axis."""
+
+    __slots__ = ()
+
+    # ---- matrix products ----
+
+    def matmul(self, other: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """``x @ other``: rows times columns, all leading axes broadcast; ``numpy.matmul``.
+
+        A vector is a row on the left and a column on the right, and that axis goes away again.
+        """
+        left, right = (other, self) if reverse else (self, other)
+        _check_matmul(left, right)
+        wanted = promote(left.dtype, right.dtype) if dtype is None else as_dtype(dtype)
+        return left._multiplied(right, wanted).cast(wanted)
+
+    def _multiplied(self, other: Self, dtype: DType) -> Self:
+        """The matrix product in the type that sums of `dtype` are kept in."""
+        wide = accumulator_dtype(sum_dtype(dtype))
+        row, column = self.cast(wide), other.cast(wide)
+        *above, depth = row.shape
+        if column.ndim == 1:
+            return (row * column)._fold(Op.ADD, (self.ndim - 1,), False)
+        *batch, _, width = column.shape
+        last = column.ndim - 1
+        column = column._permute((*range(last - 1), last, last - 1))
+        if self.ndim == 1:
+            return (row * column)._fold(Op.ADD, (last,), False)
+        row = row._reshape((*above, 1, depth))
+        column = column._reshape((*batch, 1, width, depth))
+        terms = row * column  # (*batch, rows, columns, depth)
+        return terms._fold(Op.ADD, (terms.ndim - 1,), False)
+
+    def dot(self, other: Self, dtype: DTypeLike | None = None) -> Self:
+        """The same as `matmul`."""
+        return self.matmul(other, dtype=dtype)
+
+    def __matmul__(self, other: Self) -> Self:
+        return self.matmul(other)
+
+    def mm(self, other: Self) -> Self:
+        """The product of two matrices; PyTorch's name."""
+        _check_ndim("mm", self, 2)
+        _check_ndim("mm", other, 2)
+        return self.matmul(other)
+
+    def bmm(self, other: Self) -> Self:
+        """The products of two lists of matrices; PyTorch's name."""
+        _check_ndim("bmm", self, 3)
+        _check_ndim("bmm", other, 3)
+        return self.matmul(other)
+
+    def mv(self, vector: Self) -> Self:
+        """A matrix times a vector; PyTorch's name."""
+        _check_ndim("mv", self, 2)
+        _check_ndim("mv", vector, 1)
+        return self.matmul(vector)
+
+    def addmm(self, left: Self, right: Self, *, beta: float = 1, alpha: float = 1) -> Self:
+        """``beta * x + alpha * (left @ right)``."""
+        scaled = left.matmul(right)
+        scaled = scaled if alpha == 1 else scaled * alpha
+        return scaled + (self if beta == 1 else self * beta)
+
+    def baddbmm(self, left: Self, right: Self, *, beta: float = 1, alpha: float = 1) -> Self:
+        """`addmm` over lists of matrices."""
+        return self.addmm(left, right, beta=beta, alpha=alpha)
+
+    def linear(self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None) -> Self:
+        """``x @ weight + bias``; a vector `weight` scales instead. `weight` is (in, out)."""
+        if dtype is not None:
+            cast_bias = None if bias is None else bias.cast(dtype)
+            return self.cast(dtype).linear(weight.cast(dtype), cast_bias)
+        if weight.ndim == 1:
+            result = self * weight
+            return result if bias is None else result + bias
+        if bias is None:
+            return self.matmul(weight)
+        _check_matmul(self, weight)
+        kind = promote(promote(self.dtype, weight.dtype), bias.dtype)
+        return (self._multiplied(weight, kind) + bias).cast(kind)
+
+    def outer(self, other: Self) -> Self:
+        """Each element times each of `other`; ``numpy.outer(x, other)``."""
+        column = self._reshape((product(self.shape), 1))
+        return column * other._reshape((1, product(other.shape)))
+
+    def inner(self, other: Self) -> Self:
+        """The sum over the last axes of both; ``numpy.inner(x, other)``."""
+        if self.ndim == 0 or other.ndim == 0:
+            return self * other
+        return self.tensordot(other, ((self.ndim - 1,), (other.ndim - 1,)))
+
+    def trace(self) -> Self:
+        """The sum of the main diagonal; ``numpy.trace(x)``."""
+        if self.ndim < 2:
+            raise ShapeError(
+                f"trace: the tensor has shape {show_shape(self.shape)}. Give it two axes."
+            )
+        return self._diagonal_of(0, 1).sum(0)
+
+    def tensordot(
+        self, other: Self, dims: int | tuple[Sequence[int], Sequence[int]] = 2
+    ) -> Self:
+        """The sum over pairs of axes; ``numpy.tensordot(x, other, dims)``."""
+        if isinstance(dims, int):
+            left, right = tuple(range(self.ndim - dims, self.ndim)), tuple(range(dims))
+        else:
+            left = tuple(self.axis(each) for each in dims[0])
+            right = tuple(other.axis(each) for each in dims[1])
+        sizes = [self.shape[each] for each in left], [other.shape[each] for each in right]
+        if sizes[0] != sizes[1]:
+            raise ShapeError(
+                f"tensordot: axes {left} of {show_shape(self.shape)} have sizes "
+                f"{show_shape(sizes[0])}, axes {right} of {show_shape(other.shape)} have "
+                f"{show_shape(sizes[1])}. Pair axes of equal size."
+            )
+        labels: list[Label] = list(range(self.ndim))
+        paired: dict[int, Label] = dict(zip(right, left, strict=True))
+        others: list[Label] = [paired.get(each, self.ndim + each) for each in range(other.ndim)]
+        output = [each for each in (*labels, *others) if each not in left]
+        equation = Equation((tuple(labels), tuple(others)), tuple(output))
+        return self._contract(equation, (self, other), None)
+
+    # ---- einsum ----
+
+    @classmethod
+    def einsum(
+        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike | None = None
+    ) -> Self:
+        """Products and sums written with a letter for each axis; ``numpy.einsum``.
+
+        Letters may repeat inside an operand (the diagonal), ``...`` stands for any other axes,
+        and without ``->`` the letters that occur once are kept in alphabetical order.
+        """
+        tensors: list[Self] = []
+        for operand in operands:
+            tensors.extend(operand if isinstance(operand, list | tuple) else [operand])  # type: ignore[list-item]
+        shapes = [tensor.shape for tensor in tensors]
+        return cls._contract(parse_equation(formula, shapes), tensors, dtype)
+
+    @classmethod
+    def _contract(
+        cls, equation: Equation, tensors: Sequence[Self], dtype: DTypeLike | None
+    ) -> Self:
+        """Multiply from left to right; sum over a label once no later operand has it."""
+        wanted = tensors[0].dtype
+        for tensor in tensors[1:]:
+            wanted = promote(wanted, tensor.dtype)
+        wanted = wanted if dtype is None else as_dtype(dtype)
+        wide = accumulator_dtype(sum_dtype(wanted))
+        total: Self | None = None
+        held: tuple[Label, ...] = ()
+        for place, (labels, tensor) in enumerate(zip(equation.inputs, tensors, strict=True)):
+            kept, single = tensor.cast(wide)._without_repeats(labels)
+            later = {label for labels in equation.inputs[place + 1 :] for label in labels}
+            needed = later | set(equation.output)
+            if total is None:
+                total, held = single, kept
+            else:
+                every = (*held, *(label for label in kept if label not in held))
+                total = total._labelled(held, every) * single._labelled(kept, every)
+                held = every
+            done = tuple(axis for axis, label in enumerate(held) if label not in needed)
+            total = total._fold(Op.ADD, done, False)
+            held = tuple(label for label in held if label in needed)
+        assert total is not None
+        order = tuple(held.index(label) for label in equation.output)
+        return total._permute(order).cast(wanted)
+
+    def _without_repeats(self, labels: tuple[Label, ...]) -> tuple[tuple[Label, ...], Self]:
+        """The diagonals of axes with equal labels, so that each label is there once."""
+        result, left = self, list(labels)
+        for label in dict.fromkeys(labels):
+            while left.count(label) > 1:
+                first = left.index(label)
+                second = left.index(label, first + 1)
+                result = result._diagonal_of(first, second)
+                left = [label, *(each for at, each in enumerate(left) if at not in (first, second))]
+        return tuple(left), result
+
+    def _labelled(self, labels: tuple[Label, ...], every: tuple[Label, ...]) -> Self:
+        """The axes in the order of `every`, size 1 where this tensor has no such label."""
+        order = tuple(labels.index(label) for label in every if label in labels)
+        moved = self._permute(order)
+        sizes = iter(moved.shape)
+        return moved._reshape(tuple(next(sizes) if label in labels else 1 for label in every))
+
+    def _diagonal_of(self, first: int, second: int) -> Self:
+        """Element i of both axes, as a new axis in front of the others."""
+        rest = tuple(axis for axis in range(self.ndim) if axis not in (first, second))
+        height, width = self.shape[first], self.shape[second]
+        if not isinstance(height, int) or not isinstance(width, int):
+            raise ShapeError(
+                f"diagonal: axes {first} and {second} of {show_shape(self.shape)} must have sizes "
+                "that are known. Use axes without a bound variable."
+            )
+        size, others = min(height, width), tuple(self.shape[axis] for axis in rest)
+        whole = tuple((0, dim) for dim in others)
+        none = ((0, 0),) * len(rest)
+        square = self._permute((first, second, *rest))._shrink(((0, size), (0, size), *whole))
+        # One element more in each row moves the diagonal into the first column.
+        flat = square._reshape((size * size, *others))._pad(((0, size), *none))
+        column = flat._reshape((size, size + 1, *others))._shrink(((0, size), (0, 1), *whole))
+        return column._reshape((size, *others))
+
+
+def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:
+    """ShapeError unless `left` @ `right` exists."""
+    shapes = f"{show_shape(left.shape)} with {show_shape(right.shape)}"
+    if left.ndim == 0 or right.ndim == 0:
+        raise ShapeError(
+            f"matmul: cannot multiply {shapes}: one of them has no axis. "
+            "Use * to multiply with a single number."
+        )
+    inner, outer = left.shape[-1], right.shape[max(right.ndim - 2, 0)]
+    if inner != outer:
+        raise ShapeError(
+            f"matmul: cannot multiply {shapes}: the rows of the left have {show_dim(inner)} "
+            f"elements, the columns of the right {show_dim(outer)}. "
+            "Make them equal, or transpose one of the two."
+        )
+    broadcast_shape(left.shape[:-2], right.shape[:-2], name=f"matmul of {shapes}")
+
+
+def _check_ndim(call: str, tensor: LinearAlgebra, ndim: int) -> None:
+    if tensor.ndim != ndim:
+        raise ShapeError(
+            f"{call}: an operand has shape {show_shape(tensor.shape)} and must have {ndim} axes. "
+            "Use matmul, which takes any number of axes."
+        )
