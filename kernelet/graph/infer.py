@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
+OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
 
 _SAME_SHAPE = frozenset({Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.ASSIGN, Op.AFTER})
 
@@ -44,14 +45,60 @@ def shape_of(node: UOp) -> Shape:
 
 
 def grow_dim(dim: Dim, amount: Dim) -> Dim:
-    """`dim + amount`, a number where that is known."""
+    """`dim + amount`, a number where that is known; in the normal form of `division.py`.
+
+    (p + 1) - p -> 1
+    """
     if isinstance(dim, int) and isinstance(amount, int):
         return dim + amount
-    if isinstance(amount, int) and amount == 0:
-        return dim
-    total = dim + amount
+    coefficients: dict[UOp, int] = {}
+    constant = _collect(dim, 1, coefficients) + _collect(amount, 1, coefficients)
+    total: Dim = constant
+    atoms = sorted((atom for atom, factor in coefficients.items() if factor), key=order_key)
+    for place, atom in enumerate(atoms):
+        factor = coefficients[atom]
+        term = atom if factor == 1 else atom * factor
+        total = total + term if place else term
+    if not atoms:
+        return constant
+    total = total + constant if constant else total
     low, high = total.bounds  # type: ignore[union-attr]
     return int(low) if low == high else total
+
+
+def _collect(dim: Dim, factor: int, coefficients: dict[UOp, int]) -> int:
+    """Add `dim * factor` to the coefficients of its atoms; the constant part is returned."""
+    if isinstance(dim, int):
+        return dim * factor
+    if dim.op is Op.CONST:
+        return int(dim.arg) * factor
+    if dim.op is Op.NEG:
+        return _collect(dim.src[0], -factor, coefficients)
+    if dim.op is Op.ADD:
+        left, right = dim.src
+        return _collect(left, factor, coefficients) + _collect(right, factor, coefficients)
+    if dim.op is Op.MUL and dim.src[1].op is Op.CONST:
+        return _collect(dim.src[0], factor * int(dim.src[1].arg), coefficients)
+    coefficients[dim] = coefficients.get(dim, 0) + factor
+    return 0
+
+
+def order_key(node: UOp) -> OrderKey:
+    """A key that sorts the atoms of a sum by what they are, the same in every process."""
+    key = node.cache.get("order")
+    if key is None:
+        number, text = 0, ""
+        if node.op is Op.RANGE:
+            number = node.arg.number
+        elif node.op is Op.CONST:
+            number = node.arg
+        elif node.op is Op.VARIABLE:
+            text = node.arg.name
+        key = (int(node.op), number, text, tuple(order_key(source) for source in node.src))
+        if node.op is Op.RANGE:
+            key = (0, number, node.arg.kind, key[3])
+        node.cache["order"] = key
+    return key
 
 
 def max_dim(dim: Dim) -> int:

@@ -96,6 +96,7 @@ def is_at_most(left: Dim, right: Dim) -> bool:
 
 
 def all_numbers(*tuples: Sequence[Dim]) -> bool:
+    """Whether no size is variable."""
     return all(isinstance(dim, int) for dims in tuples for dim in dims)
 
 
