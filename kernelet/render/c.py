@@ -1,0 +1,486 @@
+"""C source that people read and gcc (from 9) or clang (from 10) compile.
+
+In:  a linear program.
+Out: C for one function: pointers, then variables, then the bounds of the thread loop.
+
+Compiler flags: `-O2 -march=native -std=gnu11 -fwrapv -ffp-contract=off -fno-math-errno
+-Wno-psabi`, and `-lm` where the processor has no fused multiply-add. Signed overflow wraps by
+`-fwrapv`; a fused multiply-add is written as such, so no other is made (`-ffp-contract=off`).
+Pointers carry no `restrict`: the same memory may be given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.render.c_casts import bitcast, cast
+from kernelet.render.c_helpers import Prelude, mask_dtype
+from kernelet.render.c_types import SIGNED, literal, scalar_name
+from kernelet.render.renderer import (
+    STACK_BYTES,
+    Lines,
+    array_elements,
+    gate_of,
+    outline,
+    raise_unexpected,
+    register_name,
+    repeated_source,
+    safe_divisor,
+)
+
+# How tightly the outermost operator binds; a part is put in parentheses above its limit.
+_ATOM, _UNARY, _PRODUCT, _SUM, _LOOSE = 0, 2, 3, 4, 9
+
+_OPERATORS: dict[Op, tuple[str, int]] = {
+    Op.ADD: ("+", _SUM),
+    Op.SUB: ("-", _SUM),
+    Op.MUL: ("*", _PRODUCT),
+    Op.FDIV: ("/", _PRODUCT),
+    Op.CMPLT: ("<", _LOOSE),
+    Op.CMPNE: ("!=", _LOOSE),
+    Op.AND: ("&", _LOOSE),
+    Op.OR: ("|", _LOOSE),
+    Op.XOR: ("^", _LOOSE),
+    Op.SHL: ("<<", _LOOSE),
+    Op.SHR: (">>", _LOOSE),
+}
+_BOOL_OPERATORS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.SUB: Op.XOR, Op.CMPNE: Op.XOR}
+_FUNCTIONS = {Op.SQRT: "sqrt", Op.TRUNC: "trunc", Op.MULACC: "fma"}
+_MAY_OVERFLOW = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.SHL, Op.NEG, Op.MULACC})
+_PARAMETERS = "parameters"  # what all parameters are, as far as overlap goes
+_INLINE_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """C text of a value; `reads` names the memory that it loads from when it is evaluated."""
+
+    text: str
+    level: int
+    reads: frozenset[object] = frozenset()
+
+
+def render(program: Sequence[UOp], name: str) -> str:
+    """The C source of `program` as a function called `name`."""
+    return _Renderer(program, name).source()
+
+
+@final
+class _Renderer:
+    """Walks a program once; values used once are written where they are used."""
+
+    def __init__(self, program: Sequence[UOp], name: str) -> None:
+        self._program = program
+        self._name = name
+        self._outline = outline(program)
+        self._prelude = Prelude()
+        self._lines = Lines()
+        self._named: dict[UOp, str] = dict(self._outline.names)
+        self._waiting: dict[UOp, _Text] = {}  # not written yet: used once, further down
+        self._addresses: dict[UOp, tuple[str, str]] = {}
+        self._masks: dict[UOp, DType] = {}
+        self._reads: set[object] = set()
+        self._count = 0
+        self._in_heap = self._outline.scratch_bytes() > STACK_BYTES
+
+    def source(self) -> str:
+        """The whole text."""
+        self._lines.open(f"void {self._name}({self._signature()}) {{")
+        self._declare_scratch()
+        for position, node in enumerate(self._program):
+            self._visit(node, self._outline.uses[position])
+        self._write_waiting(lambda _: True)
+        if self._in_heap:
+            self._lines.add("__builtin_free(heap);")
+        self._lines.close("}")
+        prelude = self._prelude.text()
+        return f"{prelude}\n{self._lines.text()}" if prelude else self._lines.text()
+
+    # ---- declarations ----
+
+    def _signature(self) -> str:
+        parts = []
+        for parameter in self._outline.parameters:
+            constant = "" if parameter in self._outline.stored else "const "
+            parts.append(f"{constant}{scalar_name(parameter.dtype)}* {self._named[parameter]}")
+        parts += [f"long long {self._named[variable]}" for variable in self._outline.variables]
+        return ", ".join([*parts, "long long thread_begin", "long long thread_end"])
+
+    def _declare_scratch(self) -> None:
+        if self._in_heap:
+            total = self._outline.scratch_bytes() + 64 * (len(self._outline.arrays()) + 1)
+            self._lines.add(f"char* const heap = (char*)__builtin_malloc({total});")
+            self._lines.add("char* next = heap + (-(unsigned long long)heap & 63);")
+        for memory in self._outline.scratch:
+            name = self._named[memory]
+            if not memory.arg.register:
+                self._declare_array(name, memory)
+                continue
+            offsets = self._outline.registers.get(memory, ())
+            if offsets:
+                names = ", ".join(register_name(name, memory, offset) for offset in offsets)
+                self._lines.add(f"{self._type(memory)} {names};")
+
+    def _declare_array(self, name: str, memory: UOp) -> None:
+        kind, elements = scalar_name(memory.dtype), array_elements(memory)
+        if not self._in_heap:
+            self._lines.add(f"{kind} {name}[{elements}] __attribute__((aligned(64)));")
+            return
+        size = -(-elements * memory.dtype.itemsize // 64) * 64
+        self._lines.add(f"{kind}* const {name} = ({kind}*)next;")
+        self._lines.add(f"next += {size};")
+
+    def _type(self, node: UOp) -> str:
+        if node.dtype.is_bool and node.dtype.lanes > 1:
+            return self._prelude.type(self._mask(node))
+        return self._prelude.type(node.dtype)
+
+    # ---- statements ----
+
+    def _visit(self, node: UOp, uses: int) -> None:
+        op = node.op
+        if op in (Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST):
+            return
+        if op is Op.RANGE:
+            self._open_loop(node)
+        elif op is Op.END:
+            self._write_waiting(lambda _: True)
+            self._lines.close("}")
+        elif op is Op.INDEX:
+            self._address(node, uses)
+        elif op is Op.STORE:
+            self._store(node)
+        elif uses:
+            self._reads = set()
+            text, level = self._expression(node)
+            value = _Text(text, level, frozenset(self._reads))
+            if uses == 1 and len(text) <= _INLINE_LENGTH:
+                self._waiting[node] = value
+            else:
+                self._define(node, value)
+
+    def _open_loop(self, node: UOp) -> None:
+        name = self._named[node]
+        first, end = "0", self._use(node.src[0], _SUM)
+        if node.arg.kind == "thread":
+            first, end = "thread_begin", "thread_end"
+        # What is computed before a loop is written before it.
+        self._write_waiting(lambda _: True)
+        self._lines.open(f"for (long long {name} = {first}; {name} < {end}; {name}++) {{")
+
+    def _define(self, node: UOp, value: _Text) -> None:
+        name = f"v{self._count}"
+        self._count += 1
+        self._named[node] = name
+        self._lines.add(f"const {self._type(node)} {name} = {value.text};")
+
+    def _write_waiting(self, condition: Callable[[_Text], bool]) -> None:
+        for node, value in list(self._waiting.items()):
+            if condition(value):
+                del self._waiting[node]
+                self._define(node, value)
+
+    def _address(self, node: UOp, uses: int) -> None:
+        memory, offset = node.src
+        name = self._named[memory]
+        if memory.arg is not None and memory.op is Op.SCRATCH and memory.arg.register:
+            self._addresses[node] = (register_name(name, memory, int(offset.arg)), "")
+            return
+        waiting = self._waiting.get(offset)
+        if waiting is not None and (uses > 1 or waiting.reads):
+            self._define(offset, self._waiting.pop(offset))
+        self._addresses[node] = (name, self._use(offset, _SUM))
+
+    def _memory(self, node: UOp) -> object:
+        memory = node.src[0]
+        return _PARAMETERS if memory.op is Op.PARAM else self._addresses[node][0]
+
+    def _store(self, node: UOp) -> None:
+        index, value = node.src[0], node.src[1]
+        gate = gate_of(node)
+        name, offset = self._addresses[index]
+        lane_gate = gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None
+        if lane_gate and gate is not None and offset:
+            mask = self._mask_text(gate, mask_dtype(value.dtype))
+            stored = self._stored_lanes(value)
+            helper = self._prelude.store(self._memory_dtype(value.dtype))
+            statement = f"{helper}({name} + {offset}, {mask}, {stored});"
+        else:
+            statement = self._assignment(node, name, offset)
+            if lane_gate and gate is not None:
+                raise_unexpected(node, "a register is stored under a gate of lanes")
+            if gate is not None:
+                statement = f"if ({self._scalar_gate(gate)}) {statement}"
+        overwritten = self._memory(index)
+        self._write_waiting(lambda waiting: overwritten in waiting.reads)
+        self._lines.add(statement)
+
+    def _assignment(self, node: UOp, name: str, offset: str) -> str:
+        value = node.src[1]
+        if not offset:
+            if value.dtype.is_bool and value.dtype.lanes > 1:
+                return f"{name} = {self._mask_text(value, self._mask(node.src[0].src[0]))};"
+            return f"{name} = {self._use(value, _LOOSE)};"
+        if value.dtype.lanes == 1:
+            return f"{name}[{offset}] = {self._use(value, _LOOSE)};"
+        kind = self._prelude.type(self._memory_dtype(value.dtype))
+        return f"*({kind}*)({name} + {offset}) = {self._stored_lanes(value)};"
+
+    def _stored_lanes(self, value: UOp) -> str:
+        if value.dtype.is_bool:
+            return f"-{self._mask_text(value, dtypes.int8.vec(value.dtype.lanes))}"
+        return self._use(value, _LOOSE)
+
+    @staticmethod
+    def _memory_dtype(dtype: DType) -> DType:
+        return dtypes.int8.vec(dtype.lanes) if dtype.is_bool else dtype
+
+    # ---- values ----
+
+    def _use(self, node: UOp, limit: int) -> str:
+        """The text of a source, in parentheses where it binds less tightly than `limit`."""
+        if node.op is Op.CONST:
+            text = literal(node.dtype, node.arg)
+            if node.dtype.lanes > 1:
+                return f"{self._prelude.splat(node.dtype)}({text})"
+            return f"({text})" if text.startswith("-") and limit < _PRODUCT else text
+        value = self._waiting.pop(node, None)
+        if value is None:
+            if node not in self._named:
+                raise_unexpected(node, "it is used before it is computed")
+            return self._named[node]
+        self._reads |= value.reads
+        return f"({value.text})" if value.level > limit else value.text
+
+    def _expression(self, node: UOp) -> tuple[str, int]:
+        if node.op is Op.LOAD:
+            return self._load(node)
+        if node.dtype.is_bool and node.dtype.lanes > 1:
+            return self._mask_expression(node)
+        write = _EXPRESSIONS.get(node.op)
+        if write is None:
+            raise_unexpected(node, "C has no expression for it")
+        return write(self, node)
+
+    def _load(self, node: UOp) -> tuple[str, int]:
+        name, offset = self._addresses[node.src[0]]
+        self._reads.add(self._memory(node.src[0]))
+        if not offset:
+            if node.dtype.is_bool and node.dtype.lanes > 1:
+                self._masks[node] = self._mask(node.src[0].src[0])
+            return name, _ATOM
+        dtype = self._memory_dtype(node.dtype) if node.dtype.lanes > 1 else node.dtype
+        gate = gate_of(node)
+        if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
+            mask = self._mask_text(gate, mask_dtype(dtype))
+            text, level = f"{self._prelude.load(dtype)}({name} + {offset}, {mask})", _ATOM
+        elif dtype.lanes == 1:
+            text, level = f"{name}[{offset}]", _ATOM
+        else:
+            text, level = f"*({self._prelude.type(dtype)}*)({name} + {offset})", _UNARY
+        if gate is not None and (gate.dtype.lanes == 1 or repeated_source(gate) is not None):
+            zero = "0" if dtype.lanes == 1 else f"({self._prelude.type(dtype)}){{0}}"
+            text, level = f"{self._scalar_gate(gate)} ? {text} : {zero}", _LOOSE
+        if node.dtype.is_bool and node.dtype.lanes > 1:
+            self._masks[node] = dtype
+            text, level = f"-({text})", _UNARY
+        return text, level
+
+    def _scalar_gate(self, gate: UOp) -> str:
+        scalar = repeated_source(gate)
+        if scalar is None or gate in self._named:
+            return self._use(gate, _SUM) if scalar is None else f"{self._named[gate]}[0]"
+        value = self._waiting.pop(gate)
+        self._reads |= value.reads
+        return f"({value.text})[0]"
+
+    def _binary(self, node: UOp) -> tuple[str, int]:
+        op = node.op
+        left, right = node.src
+        if node.dtype.is_bool and op in _BOOL_OPERATORS and left.dtype.is_bool:
+            if op is Op.CMPNE and right.op is Op.CONST and right.arg:
+                return f"!{self._use(left, _ATOM)}", _UNARY
+            op = _BOOL_OPERATORS[op]
+        sign, level = _OPERATORS[op]
+        limit = min(level, _SUM)
+        # x + (y + z) may be written without parentheses where rounding plays no part.
+        regroups = op in (Op.ADD, Op.MUL) and node.dtype.is_integer
+        first = self._use(left, limit)
+        if left.op is Op.CONST and right.op is Op.CONST and left.dtype.scalar is dtypes.index:
+            first = f"({self._prelude.type(left.dtype)}){first}"
+        second = self._use(right, limit if regroups or level > _SUM else limit - 1)
+        return self._narrowed(node, f"{first} {sign} {second}", level)
+
+    def _narrowed(self, node: UOp, text: str, level: int) -> tuple[str, int]:
+        # C computes with at least 32 bits, so what is narrower must be cut back.
+        is_narrow = node.dtype.is_integer and node.dtype.itemsize < 4 and node.dtype.lanes == 1
+        if is_narrow and node.op in _MAY_OVERFLOW:
+            return f"({scalar_name(node.dtype)})({text})", _UNARY
+        return text, level
+
+    def _negate(self, node: UOp) -> tuple[str, int]:
+        if node.dtype.is_bool:
+            return self._use(node.src[0], _LOOSE), _LOOSE
+        return self._narrowed(node, f"-{self._use(node.src[0], _ATOM)}", _UNARY)
+
+    def _maximum(self, node: UOp) -> tuple[str, int]:
+        if node.dtype.is_bool:
+            return self._binary(node)
+        return self._call(self._prelude.maximum(node.dtype), node.src), _ATOM
+
+    def _divide(self, node: UOp) -> tuple[str, int]:
+        is_modulo = node.op is Op.TRUNCMOD
+        if node.dtype.lanes == 1 and safe_divisor(node.src[1]):
+            left, right = self._use(node.src[0], _PRODUCT), self._use(node.src[1], _UNARY)
+            return f"{left} {'%' if is_modulo else '/'} {right}", _PRODUCT
+        helper = self._prelude.modulo if is_modulo else self._prelude.divide
+        return self._call(helper(node.dtype), node.src), _ATOM
+
+    def _call(self, function: str, sources: Sequence[UOp]) -> str:
+        return f"{function}({', '.join(self._use(source, _LOOSE) for source in sources)})"
+
+    def _float_function(self, node: UOp) -> tuple[str, int]:
+        if node.dtype.is_float:
+            name = self._prelude.float_function(_FUNCTIONS[node.op], node.dtype)
+            return self._call(name, node.src), _ATOM
+        if node.op is Op.TRUNC:
+            return self._use(node.src[0], _LOOSE), _LOOSE
+        product = f"{self._use(node.src[0], _PRODUCT)} * {self._use(node.src[1], _UNARY)}"
+        return self._narrowed(node, f"{product} + {self._use(node.src[2], _SUM)}", _SUM)
+
+    def _reciprocal(self, node: UOp) -> tuple[str, int]:
+        return f"{literal(node.dtype, 1.0)} / {self._use(node.src[0], _UNARY)}", _PRODUCT
+
+    def _where(self, node: UOp) -> tuple[str, int]:
+        condition, yes, no = node.src
+        if node.dtype.lanes > 1:
+            mask = self._mask_text(condition, mask_dtype(node.dtype))
+            values = f"{self._use(yes, _LOOSE)}, {self._use(no, _LOOSE)}"
+            return f"{self._prelude.select(node.dtype)}({mask}, {values})", _ATOM
+        test = self._use(condition, _SUM)
+        return f"{test} ? {self._use(yes, _SUM)} : {self._use(no, _SUM)}", _LOOSE
+
+    def _cast(self, node: UOp) -> tuple[str, int]:
+        source, target = node.src[0], node.dtype
+        if target.is_bool:
+            if source.dtype.is_bool:
+                return self._use(source, _LOOSE), _LOOSE
+            zero = literal(source.dtype, 0)
+            value = self._use(source, _SUM)
+            if source.dtype.scalar in (dtypes.float16, dtypes.bfloat16):
+                return f"(({value}) & 0x7fff) != 0", _LOOSE
+            return f"{value} != {zero}", _LOOSE
+        if source.dtype.is_bool and target.lanes > 1:
+            mask = self._mask(source)
+            text = f"(-{self._mask_text(source, mask)})"
+            return cast(self._prelude, text, mask, target), _UNARY
+        kind = dtypes.uint8 if source.dtype.is_bool else source.dtype
+        return cast(self._prelude, self._use(source, _ATOM), kind, target), _UNARY
+
+    def _bitcast(self, node: UOp) -> tuple[str, int]:
+        source, target = node.src[0], node.dtype
+        if source.dtype.is_bool and target.lanes > 1:
+            narrow = dtypes.int8.vec(target.lanes)
+            text = f"(-{self._mask_text(source, narrow)})"
+            return bitcast(self._prelude, text, narrow, target), _UNARY
+        if target.is_bool:
+            return f"{self._use(source, _SUM)} != 0", _LOOSE
+        kind = dtypes.uint8 if source.dtype.is_bool else source.dtype
+        return bitcast(self._prelude, self._use(source, _ATOM), kind, target), _UNARY
+
+    def _vectorize(self, node: UOp) -> tuple[str, int]:
+        if repeated_source(node) is not None:
+            name = self._prelude.splat(node.dtype)
+            return f"{name}({self._use(node.src[0], _LOOSE)})", _ATOM
+        lanes = ", ".join(self._use(source, _LOOSE) for source in node.src)
+        return f"({self._prelude.type(node.dtype)}){{{lanes}}}", _UNARY
+
+    def _extract(self, node: UOp) -> tuple[str, int]:
+        source = node.src[0]
+        if source.dtype.lanes == 1:
+            return self._use(source, _LOOSE), _LOOSE
+        if node.dtype.is_bool:
+            return f"{self._mask_operand(source)}[{node.arg}] != 0", _LOOSE
+        return f"{self._use(source, _ATOM)}[{node.arg}]", _ATOM
+
+    # ---- vector bools ----
+
+    def _mask(self, node: UOp) -> DType:
+        """The integers that hold a vector bool: as wide as what made it."""
+        return self._masks.get(node, dtypes.int8.vec(node.dtype.lanes))
+
+    def _mask_operand(self, node: UOp) -> str:
+        if node.op is Op.CONST:
+            mask = self._mask(node)
+            return f"{self._prelude.splat(mask)}({-int(node.arg)})"
+        return self._use(node, _ATOM)
+
+    def _mask_text(self, node: UOp, wanted: DType) -> str:
+        """A vector bool as integers of the wanted width."""
+        if node.op is Op.CONST:
+            return f"{self._prelude.splat(wanted)}({-int(node.arg)})"
+        text = self._mask_operand(node)
+        if self._mask(node) is wanted:
+            return text
+        return f"__builtin_convertvector({text}, {self._prelude.type(wanted)})"
+
+    def _mask_expression(self, node: UOp) -> tuple[str, int]:
+        op, sources = node.op, node.src
+        if op is Op.VECTORIZE:
+            if repeated_source(node) is not None:
+                name = self._prelude.splat(self._mask(node))
+                return f"{name}(-{self._use(sources[0], _ATOM)})", _ATOM
+            lanes = ", ".join(f"-{self._use(source, _ATOM)}" for source in sources)
+            return f"({self._prelude.type(self._mask(node))}){{{lanes}}}", _UNARY
+        if not sources[-1].dtype.is_bool:
+            return self._comparison(node)
+        # Constants take any width, so the others decide.
+        widths = [self._mask(source) for source in sources if source.op is not Op.CONST]
+        mask = max(widths, key=lambda dtype: dtype.itemsize, default=self._mask(node))
+        self._masks[node] = mask
+        texts = [self._mask_text(source, mask) for source in sources]
+        if op is Op.WHERE:
+            return f"{self._prelude.select(mask)}({', '.join(texts)})", _ATOM
+        if op in (Op.NEG, Op.CAST, Op.TRUNC):
+            return texts[0], _UNARY
+        if op is Op.CMPLT:
+            return f"~{texts[0]} & {texts[1]}", _LOOSE
+        if op is Op.CMPNE and sources[1].op is Op.CONST and sources[1].arg:
+            return f"~{texts[0]}", _UNARY
+        sign, level = _OPERATORS.get(_BOOL_OPERATORS.get(op, op), ("", 0))
+        if not sign:
+            raise_unexpected(node, "C has no expression for it on vector bools")
+        return f"{texts[0]} {sign} {texts[1]}", level
+
+    def _comparison(self, node: UOp) -> tuple[str, int]:
+        source = node.src[0]
+        mask = SIGNED[source.dtype.itemsize].vec(source.dtype.lanes)
+        self._masks[node] = mask
+        left = self._use(source, _SUM)
+        if node.op in (Op.CAST, Op.BITCAST):
+            if source.dtype.scalar in (dtypes.float16, dtypes.bfloat16):
+                left = f"({left} << 1)"
+            return f"({self._prelude.type(mask)})({left} != ({self._type(source)}){{0}})", _UNARY
+        sign, _ = _OPERATORS[node.op]
+        return f"({self._prelude.type(mask)})({left} {sign} {self._use(node.src[1], _SUM)})", _UNARY
+
+
+_EXPRESSIONS: dict[Op, Callable[[_Renderer, UOp], tuple[str, int]]] = {
+    **dict.fromkeys(_OPERATORS, _Renderer._binary),
+    Op.NEG: _Renderer._negate,
+    Op.MAX: _Renderer._maximum,
+    Op.TRUNCDIV: _Renderer._divide,
+    Op.TRUNCMOD: _Renderer._divide,
+    **dict.fromkeys(_FUNCTIONS, _Renderer._float_function),
+    Op.RECIPROCAL: _Renderer._reciprocal,
+    Op.WHERE: _Renderer._where,
+    Op.CAST: _Renderer._cast,
+    Op.BITCAST: _Renderer._bitcast,
+    Op.VECTORIZE: _Renderer._vectorize,
+    Op.EXTRACT: _Renderer._extract,
+}

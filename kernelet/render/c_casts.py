@@ -1,0 +1,200 @@
+"""Conversions between element types in C, with the same result on every processor.
+
+In:  C text of a value, its dtype, the dtype it shall have.
+Out: C text; functions it calls are put in the prelude.
+
+A float becomes an integer by truncation; what is out of range becomes the nearest integer there
+is, NaN becomes 0. The 16-bit floats are held as their bits and rounded to nearest even.
+"""
+
+from __future__ import annotations
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.render.c_helpers import Prelude, mask_dtype
+from kernelet.render.c_types import SIGNED, UNSIGNED, literal, short_name
+from kernelet.render.renderer import STORAGE_FLOATS, bits_dtype
+
+
+def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
+    """`text`, an operand in parentheses where needed, as a value of `target`; neither is bool."""
+    lanes = source.lanes
+    if source.scalar in STORAGE_FLOATS:
+        wide = dtypes.float32.vec(lanes)
+        return cast(prelude, f"{_widen(prelude, source)}({text})", wide, target)
+    if source is target:
+        return text
+    if target.scalar in STORAGE_FLOATS:
+        if not source.is_float:
+            # A large integer must be rounded once: a double holds it, or is odd enough.
+            exact = target.scalar is dtypes.bfloat16 and source.itemsize >= 4
+            wide = (dtypes.float64 if exact else dtypes.float32).vec(lanes)
+            text, source = cast(prelude, text, source, wide), wide
+        return f"{_narrow(prelude, source, target)}({text})"
+    if source.is_float and not target.is_float:
+        return f"{_saturate(prelude, source, target)}({text})"
+    if lanes == 1:
+        return f"({prelude.type(target)}){text}"
+    if source.itemsize < 4 and target.is_float:
+        # gcc converts bytes to floats one by one, but not by way of 32 bits.
+        wide = dtypes.int32.vec(lanes)
+        text, source = _convert(prelude, text, wide), wide
+    return _convert(prelude, text, target)
+
+
+def bitcast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
+    """The same bits as another dtype of the same size; neither is bool."""
+    held, wanted = bits_dtype(source), bits_dtype(target)
+    if held is wanted:
+        return text
+    if source.lanes > 1 or not (held.is_float or wanted.is_float):
+        return f"({prelude.type(wanted)}){text}"
+    kind = prelude.type(wanted)
+    name = f"bits_{short_name(held)}_to_{short_name(wanted)}"
+    body = f"{kind} result;\n__builtin_memcpy(&result, &x, sizeof result);\nreturn result;"
+    return prelude.function(kind, name, f"{prelude.type(held)} x", body) + f"({text})"
+
+
+def _convert(prelude: Prelude, text: str, target: DType) -> str:
+    return f"__builtin_convertvector({text}, {prelude.type(target)})"
+
+
+# ---- float to integer ----
+
+
+def _saturate(prelude: Prelude, source: DType, target: DType) -> str:
+    name = f"{short_name(source)}_to_{short_name(target)}"
+    kind, result = prelude.type(source), prelude.type(target)
+    if source.lanes == 1:
+        least, greatest = literal(target, target.min), literal(target, target.max)
+        low, high = _limits(source, target)
+        body = f"return x >= {high} ? {greatest} : x > {low} ? ({result})x : x == x ? {least} : 0;"
+    elif target.itemsize == source.itemsize:
+        body = _saturate_lanes(prelude, source, target)
+    elif target.itemsize > source.itemsize:
+        wide = dtypes.float64.vec(source.lanes)
+        body = f"return {cast(prelude, _convert(prelude, 'x', wide), wide, target)};"
+    else:
+        body = _clamp_lanes(prelude, source, target)
+    return prelude.function(result, name, f"{kind} x", body)
+
+
+def _limits(source: DType, target: DType) -> tuple[str, str]:
+    low, high = float(target.min), float(int(target.max) + 1)
+    return literal(source, low), literal(source, high)
+
+
+def _saturate_lanes(prelude: Prelude, source: DType, target: DType) -> str:
+    kind, result, mask = (
+        prelude.type(source),
+        prelude.type(target),
+        prelude.type(mask_dtype(source)),
+    )
+    low, high = (f"{prelude.splat(source)}({limit})" for limit in _limits(source, target))
+    least, greatest = (
+        f"{prelude.splat(target)}({literal(target, limit)})" for limit in (target.min, target.max)
+    )
+    return f"""
+        const {mask} above = ({mask})(x >= {high}), below = ({mask})(x <= {low});
+        const {mask} inside = ({mask})(x == x) & ~(above | below);
+        const {result} whole = {_convert(prelude, f"({kind})(({mask})x & inside)", target)};
+        return whole | (({result})above & {greatest}) | (({result})below & {least});"""
+
+
+def _clamp_lanes(prelude: Prelude, source: DType, target: DType) -> str:
+    whole = SIGNED[source.itemsize].vec(source.lanes)
+    kind, splat, select = prelude.type(whole), prelude.splat(whole), prelude.select(whole)
+    lines = [f"{kind} whole = {_saturate(prelude, source, whole)}(x);"]
+    for sign, limit in (("<", target.min), (">", target.max)):
+        bound = f"{splat}({literal(whole, limit)})"
+        lines.append(f"whole = {select}(({kind})(whole {sign} {bound}), {bound}, whole);")
+    return "\n".join([*lines, f"return {_convert(prelude, 'whole', target)};"])
+
+
+# ---- 16-bit floats ----
+
+
+def _widen(prelude: Prelude, source: DType) -> str:
+    lanes = source.lanes
+    wide, bits = dtypes.float32.vec(lanes), dtypes.uint32.vec(lanes)
+    unsigned = prelude.type(bits)
+    value = _convert(prelude, "x", bits) if lanes > 1 else f"({unsigned})x"
+    if source.scalar is dtypes.bfloat16:
+        body = f"return {bitcast(prelude, f'({value} << 16)', bits, wide)};"
+    else:
+        # The exponent is moved to its place and made right by one exact product.
+        scaled = f"{bitcast(prelude, 'shifted', bits, wide)} * 0x1p112f"
+        infinite = _flag(prelude, bits, "shifted >= 0x0f800000u")
+        body = f"""
+            const {unsigned} wide = {value}, shifted = (wide & 0x7fffu) << 13;
+            const {unsigned} scaled = {bitcast(prelude, f"({scaled})", wide, bits)};
+            const {unsigned} exponent = {infinite} & 0x7f800000u;
+            const {unsigned} result = scaled | exponent | (wide & 0x8000u) << 16;
+            return {bitcast(prelude, "result", bits, wide)};"""
+    name = f"{source.name}_to_{short_name(wide)}"
+    return prelude.function(prelude.type(wide), name, f"{prelude.type(source)} x", body)
+
+
+def _narrow(prelude: Prelude, source: DType, target: DType) -> str:
+    lanes, kind, result = source.lanes, prelude.type(source), prelude.type(target)
+    name = f"{short_name(source)}_to_{target.name}" + (f"x{lanes}" if lanes > 1 else "")
+    if source.scalar is dtypes.float64 and lanes > 1:
+        one = _narrow(prelude, source.scalar, target.scalar)
+        values = ", ".join(f"{one}(x[{lane}])" for lane in range(lanes))
+        return prelude.function(result, name, f"{kind} x", f"return ({result}){{{values}}};")
+    if source.scalar is dtypes.float64:
+        inner = _narrow(prelude, dtypes.float32, target)
+        return prelude.function(
+            result, name, f"{kind} x", f"return {inner}({_round_to_odd(prelude)}(x));"
+        )
+    bits = dtypes.uint32.vec(lanes)
+    unsigned = prelude.type(bits)
+    value = bitcast(prelude, "x", source, bits)
+    body = (
+        _to_bfloat16(prelude, bits) if target.scalar is dtypes.bfloat16 else _to_half(prelude, bits)
+    )
+    last = _convert(prelude, "result", target) if lanes > 1 else f"({result})result"
+    text = f"const {unsigned} bits = {value};\n{body}\nreturn {last};"
+    return prelude.function(result, name, f"{kind} x", text)
+
+
+def _to_bfloat16(prelude: Prelude, bits: DType) -> str:
+    nan = _flag(prelude, bits, "(bits & 0x7fffffffu) > 0x7f800000u")
+    kind = prelude.type(bits)
+    return f"""
+        const {kind} nan = {nan}, rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        const {kind} result = (nan & (bits >> 16 | 0x40u)) | (~nan & rounded);"""
+
+
+def _to_half(prelude: Prelude, bits: DType) -> str:
+    kind, wide = prelude.type(bits), dtypes.float32.vec(bits.lanes)
+    # Adding one half lines the bits of a subnormal up with the last bit that is kept.
+    aligned = f"({bitcast(prelude, 'magnitude', bits, wide)} + 0.5f)"
+    return f"""
+        const {kind} magnitude = bits & 0x7fffffffu;
+        const {kind} small = {_flag(prelude, bits, "magnitude < 0x38800000u")};
+        const {kind} large = {_flag(prelude, bits, "magnitude >= 0x477ff000u")};
+        const {kind} nan = {_flag(prelude, bits, "magnitude > 0x7f800000u")};
+        const {kind} subnormal = {bitcast(prelude, aligned, wide, bits)} - 0x3f000000u;
+        const {kind} normal = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1u)) >> 13;
+        const {kind} finite = (small & subnormal) | (~small & normal);
+        const {kind} unsigned_result = (large & 0x7c00u) | (~large & finite) | (nan & 0x200u);
+        const {kind} result = unsigned_result | (bits >> 16 & 0x8000u);"""
+
+
+def _round_to_odd(prelude: Prelude) -> str:
+    # An inexact float with an odd last bit is never a tie, so the next rounding is right.
+    bits = bitcast(prelude, "near", dtypes.float32, dtypes.uint32)
+    back = bitcast(prelude, "bits", dtypes.uint32, dtypes.float32)
+    body = f"""
+        const float near = (float)x;
+        unsigned bits = {bits};
+        const double magnitude = x < 0 ? -x : x, found = near < 0 ? -near : near;
+        if (magnitude != found && magnitude == magnitude && !(bits & 1u))
+        bits = found > magnitude ? bits - 1u : bits + 1u;
+        return {back};"""
+    return prelude.function("float", "float64_to_odd_float32", "double x", body)
+
+
+def _flag(prelude: Prelude, bits: DType, condition: str) -> str:
+    kind = prelude.type(UNSIGNED[bits.itemsize].vec(bits.lanes))
+    return f"({kind})({condition})" if bits.lanes > 1 else f"-({kind})({condition})"

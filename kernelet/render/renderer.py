@@ -1,0 +1,209 @@
+"""What the languages share: the outline of a program, its names, indented lines.
+
+In:  a linear program: nodes in order, each after its sources, with RANGE ... END as loops.
+Out: `Outline` and `Lines`, from which a renderer writes the source of one function.
+
+A renderer is a function `render(program, name) -> str`. The function that it writes takes a
+pointer for each PARAM, an integer for each VARIABLE, then the first index and the end of the
+thread loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import InternalError
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+Render = Callable[[Sequence[UOp], str], str]
+
+STACK_BYTES = 1 << 20  # scratch above this comes from the heap
+STORAGE_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})  # kept as bits, never computed with
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a program declares before its first statement.
+
+    `names` covers parameters, variables, scratch and loops; `uses` counts, for each place in the
+    list, how often its value is read; `registers` lists the elements of register scratch that
+    occur; `gated` holds the addresses that are only valid where a gate is true.
+    """
+
+    parameters: tuple[UOp, ...]
+    variables: tuple[UOp, ...]
+    scratch: tuple[UOp, ...]
+    loaded: frozenset[UOp]
+    stored: frozenset[UOp]
+    gated: frozenset[UOp]
+    registers: dict[UOp, tuple[int, ...]]
+    names: dict[UOp, str]
+    uses: tuple[int, ...]
+
+    def arrays(self) -> tuple[UOp, ...]:
+        """The scratch that has addresses."""
+        return tuple(node for node in self.scratch if not node.arg.register)
+
+    def scratch_bytes(self) -> int:
+        """The bytes of all arrays together."""
+        return sum(array_elements(node) * node.dtype.itemsize for node in self.arrays())
+
+
+def outline(program: Sequence[UOp]) -> Outline:
+    """Read a program once and name what it declares."""
+    parameters = tuple(sorted(_of(program, Op.PARAM), key=lambda node: node.arg.slot))
+    loaded, stored, gated = set(), set(), set()
+    registers: dict[UOp, set[int]] = {}
+    for node in program:
+        if node.op is Op.INDEX and node.src[0].op is Op.SCRATCH and node.src[0].arg.register:
+            registers.setdefault(node.src[0], set()).add(register_offset(node))
+        if node.op in (Op.LOAD, Op.STORE):
+            (loaded if node.op is Op.LOAD else stored).add(node.src[0].src[0])
+            if gate_of(node) is not None:
+                gated.add(node.src[0])
+    return Outline(
+        parameters,
+        tuple(_of(program, Op.VARIABLE)),
+        tuple(_of(program, Op.SCRATCH)),
+        frozenset(loaded),
+        frozenset(stored),
+        frozenset(gated),
+        {memory: tuple(sorted(offsets)) for memory, offsets in registers.items()},
+        _names(program, stored),
+        _uses(program),
+    )
+
+
+def _of(program: Sequence[UOp], op: Op) -> list[UOp]:
+    return list(dict.fromkeys(node for node in program if node.op is op))
+
+
+def _uses(program: Sequence[UOp]) -> tuple[int, ...]:
+    # A node may stand in the list again, to be computed anew: a LOAD after a STORE, for one.
+    uses = [0] * len(program)
+    latest: dict[UOp, int] = {}
+    for position, node in enumerate(program):
+        for source in node.src if repeated_source(node) is None else node.src[:1]:
+            if source in latest:
+                uses[latest[source]] += 1
+        latest[node] = position
+    return tuple(uses)
+
+
+def _names(program: Sequence[UOp], stored: set[UOp]) -> dict[UOp, str]:
+    names: dict[UOp, str] = {}
+    taken = {"thread_begin", "thread_end"}
+    for node in dict.fromkeys(program):
+        name = _first_choice(node, node in stored)
+        if not name:
+            continue
+        unique, count = name, 1
+        while unique in taken:
+            count += 1
+            unique = f"{name}_{count}"
+        taken.add(unique)
+        names[node] = unique
+    return names
+
+
+def _first_choice(node: UOp, is_stored: bool) -> str:
+    if node.op is Op.PARAM:
+        return f"{'out' if is_stored else 'in'}{node.arg.slot}"
+    if node.op is Op.VARIABLE:
+        letters = (
+            letter if letter.isascii() and letter.isalnum() else "_" for letter in node.arg.name
+        )
+        return "n_" + "".join(letters)
+    if node.op is Op.RANGE:
+        return f"{'r' if node.arg.kind == 'reduce' else 'i'}{node.arg.number}"
+    if node.op is Op.SCRATCH:
+        return f"{'acc' if node.arg.register else 'scratch'}{node.arg.number}"
+    return ""
+
+
+def register_name(name: str, memory: UOp, offset: int) -> str:
+    """The variable that holds one element of register scratch."""
+    return name if memory.arg.size == 1 else f"{name}_{offset}"
+
+
+def register_offset(index: UOp) -> int:
+    """The element of register scratch that an INDEX names."""
+    offset = index.src[1]
+    if offset.op is not Op.CONST:
+        raise_unexpected(index, "the offset into register scratch is not a constant")
+    return int(offset.arg)
+
+
+def array_elements(memory: UOp) -> int:
+    """How many scalars a scratch array holds."""
+    return int(memory.arg.size * memory.dtype.lanes)
+
+
+def gate_of(access: UOp) -> UOp | None:
+    """The gate of a LOAD or a STORE; None where there is none or it is always true."""
+    position = 1 if access.op is Op.LOAD else 2
+    if len(access.src) <= position:
+        return None
+    gate = access.src[position]
+    return None if gate.op is Op.CONST and gate.arg else gate
+
+
+def repeated_source(node: UOp) -> UOp | None:
+    """The scalar that every lane of a VECTORIZE has; None where lanes differ."""
+    if node.op is not Op.VECTORIZE or any(source is not node.src[0] for source in node.src):
+        return None
+    return node.src[0]
+
+
+def bits_dtype(dtype: DType) -> DType:
+    """The dtype that registers hold: storage floats are their bits, an index is an int64."""
+    if dtype.scalar in STORAGE_FLOATS:
+        return dtypes.uint16.vec(dtype.lanes)
+    if dtype.scalar is dtypes.index:
+        return dtypes.int64.vec(dtype.lanes)
+    return dtype
+
+
+def safe_divisor(divisor: UOp) -> bool:
+    """Whether a division by this neither divides by zero nor overflows."""
+    return divisor.bounds.min > 0 or divisor.bounds.max < -1
+
+
+def raise_unexpected(node: UOp, reason: str) -> NoReturn:
+    """Report a node that a linear program must not have."""
+    sources = ", ".join(f"{source.op.name} {source.dtype}" for source in node.src)
+    raise InternalError(
+        f"render: {node.op.name} {node.dtype} of ({sources}): {reason}. "
+        "The linear program is wrong: print it with DEBUG=5."
+    )
+
+
+class Lines:
+    """Text that grows line by line, with the indentation of the open blocks."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def add(self, text: str) -> None:
+        """Append one line at the current depth."""
+        self._lines.append("    " * self._depth + text if text else "")
+
+    def open(self, text: str) -> None:
+        """Append a line and indent what follows."""
+        self.add(text)
+        self._depth += 1
+
+    def close(self, text: str = "") -> None:
+        """Indent less, and append a line if one is given."""
+        self._depth -= 1
+        if text:
+            self.add(text)
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._lines) + "\n"
