@@ -59,9 +59,8 @@ class Cumulative(Reduction):
         if self.ndim == 0:
             return values, self._full(0, (), dtypes.int32)
         place = self.axis(along)
-        ones = tuple(self.shape[place] if each == place else 1 for each in range(self.ndim))
-        places = self._positions(self.shape[place])._reshape(ones)
-        return values, self._is_best(values).where(places, 0)._running_max(place)
+        hits = self._is_best(values).where(self._positions(place), 0)
+        return values, hits._running_max(place)
 
     def cummin(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
         """The least element so far, and where it was last met; NaN wins."""
@@ -105,7 +104,7 @@ class Cumulative(Reduction):
     def _scan_block(self, scan: _Scan[Self], strict: bool) -> Self:
         """Each element of the last axis folds the part of the axis up to it."""
         *batch, length = self.shape
-        row, column = self._positions(length)._reshape((length, 1)), self._positions(length)
+        row, column = self._arange(length)._reshape((length, 1)), self._arange(length)
         seen = column < row if strict else column < row + 1
         rows = self._reshape((*batch, 1, length))._expand((*batch, length, length))
         return scan.fold(seen.where(rows, self._full(scan.identity, (), self.dtype)))
@@ -118,7 +117,7 @@ class Cumulative(Reduction):
         padded = self._pad(pads)
         if value == 0:
             return padded
-        inside = self._positions(padded.shape[-1]) < self._number(self.shape[-1], dtypes.int32)
+        inside = self._arange(padded.shape[-1]) < self._number(self.shape[-1], dtypes.int32)
         return inside.where(padded, self._full(value, (), self.dtype))
 
 

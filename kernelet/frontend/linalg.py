@@ -127,7 +127,7 @@ class LinearAlgebra(Cumulative):
             raise ShapeError(
                 f"trace: the tensor has shape {show_shape(self.shape)}. Give it two axes."
             )
-        return self._diagonal_of(0, 1).sum(0)
+        return self.diagonal().sum(-1)
 
     def tensordot(
         self, other: Self, dims: int | tuple[Sequence[int], Sequence[int]] = 2
@@ -205,8 +205,8 @@ class LinearAlgebra(Cumulative):
             while left.count(label) > 1:
                 first = left.index(label)
                 second = left.index(label, first + 1)
-                result = result._diagonal_of(first, second)
-                left = [label, *(each for at, each in enumerate(left) if at not in (first, second))]
+                result = result.diagonal(0, first, second)
+                left = [*(each for at, each in enumerate(left) if at not in (first, second)), label]
         return tuple(left), result
 
     def _labelled(self, labels: tuple[Label, ...], every: tuple[Label, ...]) -> Self:
@@ -215,24 +215,6 @@ class LinearAlgebra(Cumulative):
         moved = self._permute(order)
         sizes = iter(moved.shape)
         return moved._reshape(tuple(next(sizes) if label in labels else 1 for label in every))
-
-    def _diagonal_of(self, first: int, second: int) -> Self:
-        """Element i of both axes, as a new axis in front of the others."""
-        rest = tuple(axis for axis in range(self.ndim) if axis not in (first, second))
-        height, width = self.shape[first], self.shape[second]
-        if not isinstance(height, int) or not isinstance(width, int):
-            raise ShapeError(
-                f"diagonal: axes {first} and {second} of {show_shape(self.shape)} must have sizes "
-                "that are known. Use axes without a bound variable."
-            )
-        size, others = min(height, width), tuple(self.shape[axis] for axis in rest)
-        whole = tuple((0, dim) for dim in others)
-        none = ((0, 0),) * len(rest)
-        square = self._permute((first, second, *rest))._shrink(((0, size), (0, size), *whole))
-        # One element more in each row moves the diagonal into the first column.
-        flat = square._reshape((size * size, *others))._pad(((0, size), *none))
-        column = flat._reshape((size, size + 1, *others))._shrink(((0, size), (0, 1), *whole))
-        return column._reshape((size, *others))
 
 
 def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:

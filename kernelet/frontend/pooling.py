@@ -13,7 +13,7 @@ from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import show_dim, show_shape
 from kernelet.frontend.reduction import Reduction
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
@@ -127,7 +127,7 @@ class Pooling(Reduction):
         keep = self.ndim - len(windows)
         batch = self.shape[:keep]
         slides = [
-            _Slide(window, _known(length, self))
+            _Slide(window, known(length))
             for window, length in zip(windows, self.shape[keep:], strict=True)
         ]
         zeros = ((0, 0),) * keep
@@ -228,12 +228,12 @@ class Pooling(Reduction):
         if not return_indices:
             return found
         size = math.prod(lengths)
-        places = self._positions(size)._reshape(lengths)._padded_windows(windows, size)
+        places = self._arange(size)._reshape(lengths)._padded_windows(windows, size)
         best = values._is_best(found._reshape((*found.shape, *(1 for _ in axes))))
         return found, best.where(places, size).min(axes)
 
     def _space(self, windows: Sequence[Window]) -> tuple[int, ...]:
-        return tuple(_known(dim, self) for dim in self.shape[self.ndim - len(windows) :])
+        return tuple(known(dim) for dim in self.shape[self.ndim - len(windows) :])
 
     def _padded_windows(self, windows: Sequence[Window], fill: Scalar) -> Self:
         """Windows over the axes with `fill` instead of zeros around them."""
@@ -304,15 +304,15 @@ class Pooling(Reduction):
         windows = self._fitting(call, [Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
-        wanted = [length if size is None else size for size, length in zip(sizes, lengths)]
+        wanted = [length if size is None else size for size, length in zip(sizes, lengths, strict=True)]
         return [(first + place, size) for place, size in enumerate(wanted) if size != lengths[place]]
 
     def _pieces(self, axis: int, size: int) -> Self:
         """(size, length): whether an element of the axis is in a piece."""
-        length = _known(self.shape[axis], self)
-        piece = self._positions(size)._reshape((size, 1))
+        length = known(self.shape[axis])
+        piece = self._arange(size)._reshape((size, 1))
         begin, end = piece * length // size, ((piece + 1) * length + (size - 1)) // size
-        place = self._positions(length)
+        place = self._arange(length)
         return (place < end) & ~(place < begin)
 
     def _piece_rows(self, axis: int) -> Self:
@@ -398,12 +398,17 @@ def window_list(
     return [replace(window, before=before, after=after) for window, (before, after) in sides]
 
 
-def _known(dim: Dim, tensor: Pooling) -> int:
+def known(dim: Dim) -> int:
+    """The size as a number; ShapeError when it is a bound variable.
+
+    >>> known(3)
+    3
+    """
     if isinstance(dim, int):
         return dim
     raise ShapeError(
-        f"windows over an axis of unknown size: the tensor has shape {show_shape(tensor.shape)}. "
-        "Only axes whose size is a number can be cut into windows."
+        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
+        "be bound variables. Use axes whose size is a number."
     )
 
 

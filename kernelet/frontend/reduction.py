@@ -15,6 +15,7 @@ from typing import Literal, Self
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.functions import Functions
+from kernelet.frontend.movement import Movement
 from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
@@ -48,7 +49,7 @@ def either(axis: Axes, dim: Axes) -> Axes:
     return axis if dim is None else dim
 
 
-class Reduction(Functions):
+class Reduction(Movement, Functions):
     """Sums, extremes, moments, and the softmax family."""
 
     __slots__ = ()
@@ -68,10 +69,6 @@ class Reduction(Functions):
     def _widened(self) -> Self:
         """Floats, of at least 32 bits."""
         return self._floating().cast(accumulator_dtype(self._floating().dtype))
-
-    def _positions(self, size: Dim, dtype: DType = dtypes.int32) -> Self:
-        """0, 1, ... up to `size`."""
-        return self._wrap(UOp(Op.ARANGE, dtype, (), (size,)))
 
     def _number(self, value: Dim, dtype: DType) -> Self:
         """A size as a tensor of shape ()."""
@@ -167,12 +164,10 @@ class Reduction(Functions):
             return self._full(0, (), dtypes.int32)
         axes = (self.axis(axis),)
         self._need_elements("argmax", axes)
-        size = self.shape[axes[0]]
-        best = self._is_best(self._fold(Op.MAX, axes, True))
+        best = self._is_best(self.max(axes, True))
         # Counting down makes the first one the greatest.
-        ones = tuple(size if each == axes[0] else 1 for each in range(self.ndim))
-        length = self._number(size, dtypes.int32)
-        down = (length - self._positions(size))._reshape(ones)
+        length = self._number(self.shape[axes[0]], dtypes.int32)
+        down = length - self._positions(axes[0])
         return length - best.where(down, 0)._fold(Op.MAX, axes, keepdim)
 
     def argmin(

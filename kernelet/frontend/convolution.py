@@ -1,0 +1,227 @@
+"""Convolutions: windows times weights, then one sum.
+
+In:  tensors (batch, channels, *space) and weights (channels out, channels in / groups, *window).
+Out: `Convolution`, for any number of space axes.
+
+16-bit floats multiply and add up in float32 and are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from kernelet.base.dtype import DType, promote
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.pooling import (
+    Padding,
+    PerAxis,
+    Pooling,
+    Window,
+    known,
+    per_axis,
+    window_list,
+)
+from kernelet.frontend.primitives import DTypeLike, as_dtype, show_shape
+from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+
+
+class Convolution(Pooling):
+    """Convolutions, transposed convolutions, and the shuffle of pixels."""
+
+    __slots__ = ()
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: PerAxis = 1,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """Each window times each filter, summed; as many space axes as `weight` has.
+
+        `padding` is one number, one for each axis, pairs, "same" or "valid".
+        """
+        call = f"conv{max(weight.ndim - 2, 0)}d"
+        self._check_filters(call, weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
+        sizes = [dim for dim in weight.shape[2:] if isinstance(dim, int)]
+        windows = window_list(call, sizes, stride, dilation, padding)
+        kind = _result_dtype(self, weight, bias, dtype)
+        self._fitting(call, windows)
+        total = self._convolved(weight, windows, groups, kind)
+        return total._with_bias(call, bias).cast(kind)
+
+    def conv1d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        stride: PerAxis = 1,
+        padding: Padding = 0,
+        dilation: PerAxis = 1,
+        groups: int = 1,
+    ) -> Self:
+        """`conv2d` along one axis, with PyTorch's order of arguments."""
+        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+
+    def conv3d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        stride: PerAxis = 1,
+        padding: Padding = 0,
+        dilation: PerAxis = 1,
+        groups: int = 1,
+    ) -> Self:
+        """`conv2d` along three axes, with PyTorch's order of arguments."""
+        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: PerAxis = 1,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        output_padding: PerAxis = 0,
+    ) -> Self:
+        """What the gradient of `conv2d` does; `weight` is (channels in, out / groups, *window).
+
+        It is a convolution of the input with `stride` - 1 zeros between its elements.
+        """
+        call = f"conv_transpose{max(weight.ndim - 2, 0)}d"
+        self._check_filters(call, weight, groups, weight.shape[0] if weight.ndim else 0, True)
+        filters, per_group, *sizes = (dim for dim in weight.shape if isinstance(dim, int))
+        spread = window_list(call, sizes, stride, dilation, padding)
+        extra = per_axis(call, "output_padding", output_padding, len(sizes))
+        for window, more in zip(spread, extra, strict=True):
+            if not 0 <= more < max(window.stride, window.dilation):
+                raise ArgumentError(
+                    f"{call}: output_padding={output_padding} with stride {window.stride} and "
+                    f"dilation {window.dilation}. It must be less than one of them."
+                )
+        turned = weight._flip(tuple(range(2, weight.ndim)))
+        turned = turned._reshape((groups, filters // groups, per_group, *sizes))
+        turned = turned._permute((0, 2, 1, *range(3, turned.ndim)))
+        turned = turned._reshape((groups * per_group, filters // groups, *sizes))
+        windows = [
+            Window(
+                window.size,
+                1,
+                window.dilation,
+                window.reach - 1 - window.before,
+                window.reach - 1 - window.after + more,
+            )
+            for window, more in zip(spread, extra, strict=True)
+        ]
+        kind = _result_dtype(self, weight, bias, None)
+        wide = self._spread([window.stride for window in spread])
+        wide._fitting(call, windows)
+        total = wide._convolved(turned, windows, groups, kind)
+        return total._with_bias(call, bias).cast(kind)
+
+    def _convolved(
+        self, weight: Self, windows: Sequence[Window], groups: int, dtype: DType
+    ) -> Self:
+        """(batch, channels out, *counts), in the type that sums of `dtype` are kept in."""
+        wide, space = accumulator_dtype(sum_dtype(dtype)), len(windows)
+        batch = self.shape[0]
+        filters, depth, *sizes = weight.shape
+        per_group = known(filters) // groups
+        cut = self.cast(wide)._windows(windows)  # (batch, channels, *counts, *sizes)
+        counts = cut.shape[2 : 2 + space]
+        cut = cut._reshape((batch, groups, 1, depth, *counts, *sizes))
+        cut = cut._permute((0, 1, 2, *range(4, 4 + space), 3, *range(4 + space, 4 + 2 * space)))
+        ones = (1,) * space
+        filtered = weight.cast(wide)._reshape((1, groups, per_group, *ones, depth, *sizes))
+        terms = cut * filtered  # (batch, group, filter, *counts, depth, *sizes)
+        total = terms._reduce(Op.ADD, tuple(range(3 + space, terms.ndim)))
+        return total._reshape((batch, filters, *counts))
+
+    def _with_bias(self, call: str, bias: Self | None) -> Self:
+        if bias is None:
+            return self
+        if bias.shape != (self.shape[1],):
+            raise ShapeError(
+                f"{call}: the bias has shape {show_shape(bias.shape)} and the output "
+                f"{show_shape(self.shape)}. Give one number for each of its channels."
+            )
+        return self + bias._reshape((1, self.shape[1], *(1,) * (self.ndim - 2)))
+
+    def _check_filters(
+        self, call: str, weight: Self, groups: int, depth: Dim, transposed: bool = False
+    ) -> None:
+        """ShapeError unless channels, groups and axes of input and weight fit."""
+        shapes = f"input {show_shape(self.shape)} with weight {show_shape(weight.shape)}"
+        if weight.ndim < 3 or self.ndim != weight.ndim:
+            raise ShapeError(
+                f"{call}: {shapes}: the input is (batch, channels, *space) and the weight has two "
+                "axes for channels and the same space axes. Reshape one of them."
+            )
+        channels = depth if transposed else known(depth) * groups
+        if groups < 1 or known(weight.shape[0]) % groups or self.shape[1] != channels:
+            raise ShapeError(
+                f"{call}: {shapes} and groups={groups}: the weight is for {channels} channels in, "
+                f"the input has {self.shape[1]}. Make them equal; groups must divide both sides."
+            )
+
+    def _spread(self, strides: Sequence[int]) -> Self:
+        """`stride` - 1 zeros between the elements of each of the last axes."""
+        if all(stride == 1 for stride in strides):
+            return self
+        keep = self.ndim - len(strides)
+        batch, space = self.shape[:keep], [known(dim) for dim in self.shape[keep:]]
+        pairs = [side for dim in space for side in (dim, 1)]
+        pads = [pad for stride in strides for pad in ((0, 0), (0, stride - 1))]
+        apart = self._reshape((*batch, *pairs))._pad((*((0, 0),) * keep, *pads))
+        sides = list(zip(space, strides, strict=True))
+        flat = apart._reshape((*batch, *(dim * stride for dim, stride in sides)))
+        ends = [(0, (dim - 1) * stride + 1) for dim, stride in sides]
+        return flat._shrink((*((0, dim) for dim in batch), *ends))
+
+    # ---- pixels and channels ----
+
+    def pixel_shuffle(self, upscale_factor: int) -> Self:
+        """(batch, c * r * r, h, w) -> (batch, c, h * r, w * r)."""
+        *batch, channels, height, width = self.shape
+        factor = upscale_factor
+        if factor < 1 or known(channels) % (factor * factor):
+            raise ShapeError(
+                f"pixel_shuffle({factor}): the tensor has shape {show_shape(self.shape)}. "
+                f"Its channels must be a multiple of {factor * factor}."
+            )
+        count = known(channels) // (factor * factor)
+        split = self._reshape((*batch, count, factor, factor, height, width))
+        first = len(batch)
+        order = (*range(first + 1), first + 3, first + 1, first + 4, first + 2)
+        return split._permute(order)._reshape((*batch, count, height * factor, width * factor))
+
+    def pixel_unshuffle(self, downscale_factor: int) -> Self:
+        """(batch, c, h * r, w * r) -> (batch, c * r * r, h, w)."""
+        *batch, channels, height, width = self.shape
+        factor = downscale_factor
+        if factor < 1 or known(height) % factor or known(width) % factor:
+            raise ShapeError(
+                f"pixel_unshuffle({factor}): the tensor has shape {show_shape(self.shape)}. "
+                f"Its last two axes must be multiples of {factor}."
+            )
+        rows, columns = known(height) // factor, known(width) // factor
+        split = self._reshape((*batch, channels, rows, factor, columns, factor))
+        first = len(batch)
+        order = (*range(first + 1), first + 2, first + 4, first + 1, first + 3)
+        count = known(channels) * factor * factor
+        return split._permute(order)._reshape((*batch, count, rows, columns))
+
+
+def _result_dtype(
+    tensor: Convolution, weight: Convolution, bias: Convolution | None, dtype: DTypeLike | None
+) -> DType:
+    if dtype is not None:
+        return as_dtype(dtype)
+    kind = promote(tensor.dtype, weight.dtype)
+    return kind if bias is None else promote(kind, bias.dtype)
