@@ -78,6 +78,7 @@ def product_of(shape: Shape) -> Dim:
     return total
 
 
+@lru_cache(maxsize=1 << 12)
 def row_major_strides(shape: Shape) -> Shape:
     """How far apart neighbours along each axis are when the last axis is dense."""
     strides: list[Dim] = []
@@ -233,9 +234,11 @@ def _expand_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
 def _pad_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
     result, gates = [], []
     for dim, part, (before, after) in zip(node.src[0].shape, index, node.arg, strict=True):
+        if before == after == 0:
+            result.append(part)
+            continue
         shifted = subtract_index(part, index_of(before))
-        if before != 0 or after != 0:
-            gates.append(bounds_gate(shifted, dim))
+        gates.append(bounds_gate(shifted, dim))
         result.append(shifted)
     return tuple(result), and_gates(*gates)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kernelet.base.dtype import dtypes
@@ -15,7 +17,7 @@ P = UOp.variable("p", 0, 8)
 
 
 def tensor(*shape: Dim) -> UOp:
-    memory = UOp.buffer(1 << 10, dtypes.float32, "PYTHON")
+    memory = UOp.buffer(math.prod(map(max_dim, shape)), dtypes.float32, "PYTHON")
     return UOp(Op.RESHAPE, dtypes.float32, (memory,), shape)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ShapeError
 from kernelet.graph.division import FALSE, TRUE, ZERO, add_index, index_const, scale_index
-from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import (
     Indices,
     add_dims,
@@ -35,7 +37,7 @@ def loops(*sizes: Dim) -> Indices:
 
 
 def tensor(*shape: Dim) -> UOp:
-    node = UOp.buffer(1 << 20, dtypes.float32, "PYTHON")
+    node = UOp.buffer(math.prod(map(max_dim, shape)), dtypes.float32, "PYTHON")
     return UOp(Op.RESHAPE, dtypes.float32, (node,), shape)
 
 
