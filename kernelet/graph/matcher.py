@@ -1,0 +1,333 @@
+"""Compile rules to plain Python: one function for each kind of root node.
+
+In:  the rules of a rule set, in order.
+Out: a function from (node, ctx) to the first replacement, or None.
+
+The text for `x + 0 -> x` at an ADD reads:
+
+    def rewrite_ADD(node, ctx):
+        s0, s1 = node.src
+        o0 = s0.op; o1 = s1.op
+        if (o0 in CONSTANT_OPS or o1 in CONSTANT_OPS) and node.dtype.name in dtypes1:
+            for a1, a2 in ((s0, s1), (s1, s0)):
+                if a2.op in CONSTANT_OPS:
+                    k2 = a2.arg if a2.op is CONST else constant_value(a2)
+                    if k2 is not None and k2 == 0:
+                        return a1
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold
+from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.pattern import (
+    ANY_DTYPE,
+    ANYTHING,
+    Equation,
+    PlaceholderArg,
+    Rule,
+    UPat,
+)
+from kernelet.graph.uop import UOp
+
+Matcher = Callable[[UOp, object], UOp | None]
+Observer = Callable[[str, UOp, UOp], None]
+
+
+def compile_matcher(
+    op: Op, rules: Sequence[Rule | Equation], observe: Observer | None = None
+) -> Matcher | None:
+    """The matcher of these rules for roots of kind `op`; None when none of them can fit.
+
+    `observe` is called with the rule's name, the node and what replaces it.
+    """
+    writer = _write(op, rules, observe)
+    return writer.finish() if writer.lines else None
+
+
+def matcher_source(op: Op, rules: Sequence[Rule | Equation]) -> str:
+    """The Python text that `compile_matcher` makes."""
+    return _write(op, rules, None).source()
+
+
+def _write(op: Op, rules: Sequence[Rule | Equation], observe: Observer | None) -> _Writer:
+    writer = _Writer(op, observe)
+    for rule in rules:
+        for pattern in rule.pattern.expand():
+            if pattern.ops is None or op in pattern.ops:
+                writer.write_rule(rule, pattern)
+    return writer
+
+
+def _truth_like(dtype: DType) -> DType:
+    return dtypes.bool.vec(dtype.lanes)
+
+
+_GLOBALS: dict[str, object] = {
+    "CONST": Op.CONST,
+    "CONSTANT_OPS": CONSTANT_OPS,
+    "UOp": UOp,
+    "constant_like": constant_like,
+    "constant_value": constant_value,
+    "copysign": math.copysign,
+    "fold": fold,
+    "permutations": itertools.permutations,
+    "truth_like": _truth_like,
+}
+
+
+class _Writer:
+    """Text written so far, and the objects that it refers to by name."""
+
+    def __init__(self, op: Op, observe: Observer | None) -> None:
+        self.op = op
+        self.lines: list[str] = []
+        self.objects: dict[str, object] = dict(_GLOBALS)
+        self.indent = 1
+        self.counter = itertools.count(1)
+        self.observe = observe
+        # The sources of an op with a fixed number of them are unpacked once for all rules.
+        self.arity = OP_TABLE[op].arity if op in OP_TABLE else 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def test(self, conditions: Sequence[str]) -> None:
+        """Go on under these conditions."""
+        if conditions:
+            self.line(f"if {' and '.join(conditions)}:")
+            self.indent += 1
+
+    def refer(self, value: object, hint: str) -> str:
+        """A name for an object in the text."""
+        for name, known in self.objects.items():
+            if known is value:
+                return name
+        name = hint if hint not in self.objects else f"{hint}{len(self.objects)}"
+        self.objects[name] = value
+        return name
+
+    def fresh(self, letter: str) -> str:
+        return f"{letter}{next(self.counter)}"
+
+    def source(self) -> str:
+        head = [f"def rewrite_{self.op.name}(node, ctx):"]
+        if self.arity:
+            sources = "".join(f"s{i}, " for i in range(self.arity))
+            head.append(f"    {sources}= node.src")
+            head.extend(f"    o{i} = s{i}.op" for i in range(self.arity))
+        return "\n".join([*head, *self.lines, "    return None", ""])
+
+    def finish(self) -> Matcher:
+        code = compile(self.source(), f"<rules for {self.op.name}>", "exec")
+        exec(code, self.objects)
+        matcher: Matcher = self.objects[f"rewrite_{self.op.name}"]  # type: ignore[assignment]
+        return matcher
+
+    # ---- left side ----
+
+    def write_rule(self, rule: Rule | Equation, pattern: UPat) -> None:
+        self.indent = 1
+        self.line(f"# {rule.name}")
+        bound: dict[str, str] = {}
+        work: list[tuple[UPat, str]] = [(pattern, "node")]
+        while work:
+            current, variable = work.pop(0)
+            self.test(self._conditions(current, variable))
+            if current.constant:
+                self._constant(current, variable, bound)
+                continue
+            if current.name is not None:
+                if current.name in bound:
+                    self.test([f"{variable} is {bound[current.name]}"])
+                bound.setdefault(current.name, variable)
+            work.extend(self._sources(current, variable))
+        if isinstance(rule, Equation):
+            self._finish_equation(rule, bound)
+        else:
+            self._finish_function(rule, bound)
+
+    def _conditions(self, pattern: UPat, variable: str) -> list[str]:
+        conditions = []
+        root = variable == "node"
+        if pattern.constant:
+            conditions.append(f"{variable}.op in CONSTANT_OPS")
+        elif pattern.ops is not None and not root:
+            conditions.append(self._op_test(pattern, f"{variable}.op"))
+        if root and self.arity == 2 and isinstance(pattern.src, list):
+            # Most rules fail here, before any pair of sources is tried.
+            for source in pattern.src:
+                if source.constant or source.ops is not None:
+                    either = [self._op_test(source, name) for name in ("o0", "o1")]
+                    conditions.append(f"({' or '.join(either)})")
+        if pattern.dtype is not None:
+            conditions.append(self._dtype_test(pattern.dtype, f"{variable}.dtype"))
+        if pattern.arg is not ANYTHING and not pattern.constant:
+            conditions.append(self._value_test(pattern.arg, f"{variable}.arg"))
+        if isinstance(pattern.src, UPat):
+            conditions.append(self._every_source(pattern.src, variable))
+        return conditions
+
+    def _op_test(self, pattern: UPat, variable: str) -> str:
+        ops = pattern.ops
+        if pattern.constant or ops is None:
+            return f"{variable} in CONSTANT_OPS"
+        if len(ops) == 1:
+            return f"{variable} is {self.refer(ops[0], ops[0].name)}"
+        return f"{variable} in {self.refer(frozenset(ops), 'ops')}"
+
+    def _dtype_test(self, wanted: object, variable: str) -> str:
+        if isinstance(wanted, DType):
+            if wanted.lanes > 1:
+                return f"{variable} is {self.refer(wanted, wanted.name)}"
+            return f"{variable}.name == {wanted.name!r}"
+        if isinstance(wanted, tuple):
+            names = frozenset(dtype.name for dtype in wanted)
+            return f"{variable}.name in {self.refer(names, 'dtypes')}"
+        return f"{self.refer(wanted, 'fits')}({variable})"
+
+    def _value_test(self, wanted: object, variable: str) -> str:
+        if callable(wanted):
+            return f"{self.refer(wanted, 'fits')}({variable})"
+        if isinstance(wanted, float) and wanted == 0:
+            sign = math.copysign(1.0, wanted)
+            return f"{variable} == 0 and copysign(1.0, {variable}) == {sign}"
+        return f"{variable} == {self.refer(wanted, 'value')}"
+
+    def _every_source(self, pattern: UPat, variable: str) -> str:
+        if pattern.names():
+            raise ArgumentError(
+                f"UPat(src={pattern.names()}): a pattern for every source cannot name one of them; "
+                "name the node above and read its src."
+            )
+        inner = self.fresh("e")
+        tests = []
+        for choice in pattern.expand():
+            if choice.src is not None:
+                raise ArgumentError(
+                    "UPat(src=UPat(..., src=...)): a pattern for every source cannot look at their "
+                    "sources; test them in the rule's function."
+                )
+            conditions = self._conditions(choice, inner)
+            tests.append(" and ".join(conditions) or "True")
+        return f"all([({') or ('.join(tests)}) for {inner} in {variable}.src])"
+
+    def _constant(self, pattern: UPat, variable: str, bound: dict[str, str]) -> None:
+        value = self.fresh("k")
+        self.line(
+            f"{value} = {variable}.arg if {variable}.op is CONST else constant_value({variable})"
+        )
+        conditions = [f"{value} is not None"]
+        if pattern.arg is not ANYTHING:
+            conditions.append(self._value_test(pattern.arg, value))
+        if pattern.name is not None:
+            if pattern.name in bound:
+                conditions.append(f"{value} == {bound[pattern.name]}")
+            bound.setdefault(pattern.name, value)
+        self.test(conditions)
+
+    def _sources(self, pattern: UPat, variable: str) -> list[tuple[UPat, str]]:
+        """Unpack the sources that have patterns of their own; in every order for a list."""
+        patterns = pattern.sources
+        count = len(patterns)
+        if not isinstance(pattern.src, Sequence):
+            return []
+        at_root = variable == "node" and self.arity == count > 0
+        fixed = pattern.ops is not None and all(
+            op in OP_TABLE and OP_TABLE[op].arity == count for op in pattern.ops
+        )
+        if not fixed and not at_root:
+            enough = ">=" if pattern.allow_any_len else "=="
+            self.test([f"len({variable}.src) {enough} {count}"])
+        if count == 0:
+            return []
+        if at_root and isinstance(pattern.src, tuple):
+            return [(source, f"s{i}") for i, source in enumerate(patterns)]
+        names = [self.fresh("a") for _ in patterns]
+        unpacked = ", ".join(names) + ("," if count == 1 else "")
+        if isinstance(pattern.src, tuple):
+            part = f"[:{count}]" if pattern.allow_any_len else ""
+            self.line(f"{unpacked} = {variable}.src{part}")
+            return list(zip(patterns, names, strict=True))
+        if at_root and count == 2:
+            orders = "((s0, s1), (s1, s0))"
+        elif count == 2 and fixed:
+            orders = f"({variable}.src, {variable}.src[::-1])"
+        else:
+            orders = f"permutations({variable}.src, {count})"
+        self.line(f"for {unpacked} in {orders}:")
+        self.indent += 1
+        return list(zip(patterns, names, strict=True))
+
+    # ---- right side ----
+
+    def _finish_function(self, rule: Rule, bound: dict[str, str]) -> None:
+        arguments = {name: bound[name] for name in rule.parameters if name in bound}
+        if "ctx" in rule.parameters:
+            arguments.setdefault("ctx", "ctx")
+        given = ", ".join(f"{name}={variable}" for name, variable in arguments.items())
+        self.line(f"found = {self.refer(rule.function, 'function')}({given})")
+        self.test(["found is not None", "found is not node"])
+        self._return(rule)
+
+    def _finish_equation(self, rule: Equation, bound: dict[str, str]) -> None:
+        # Some node that has the equation's dtype and will be there to ask.
+        typed = "node"
+        if rule.left.dtype is not ANY_DTYPE:
+            names = [node.arg.name for node in rule.placeholders if node.dtype is ANY_DTYPE]
+            typed = next((bound[name] for name in names if bound[name][0] in "as"), "node")
+        self.line(f"found = {_Right(self, bound, typed).node(rule.right)}")
+        self._return(rule)
+
+    def _return(self, rule: Rule | Equation) -> None:
+        if self.observe is not None:
+            self.line(f"{self.refer(self.observe, 'observe')}({rule.name!r}, node, found)")
+        self.line("return found")
+
+
+class _Right:
+    """The right side of an equation as a Python expression."""
+
+    def __init__(self, writer: _Writer, bound: dict[str, str], typed: str) -> None:
+        self.writer = writer
+        self.bound = bound
+        self.typed = typed
+
+    def node(self, node: UOp) -> str:
+        """Text that builds the node."""
+        if _is_constant(node):
+            return f"constant_like(node, {self._dtype(node)}, {self._number(node)})"
+        if isinstance(node.arg, PlaceholderArg):
+            return self.bound[node.arg.name]
+        sources = "".join(f"{self.node(source)}, " for source in node.src)
+        return f"UOp({self._op(node.op)}, {self._dtype(node)}, ({sources}))"
+
+    def _number(self, node: UOp) -> str:
+        if isinstance(node.arg, PlaceholderArg):
+            return self.bound[node.arg.name]
+        if node.op is Op.CONST:
+            return self.writer.refer(node.arg, "value")
+        inside = ", ".join(self._number(source) for source in node.src)
+        return f"fold({self._op(node.op)}, {self._dtype(node)}, {inside})"
+
+    def _op(self, op: Op) -> str:
+        return self.writer.refer(op, op.name)
+
+    def _dtype(self, node: UOp) -> str:
+        if node.dtype is ANY_DTYPE:
+            return f"{self.typed}.dtype"
+        if node.dtype is dtypes.bool:
+            return "truth_like(node.dtype)"
+        return self.writer.refer(node.dtype, node.dtype.name)
+
+
+def _is_constant(node: UOp) -> bool:
+    if isinstance(node.arg, PlaceholderArg):
+        return node.arg.constant
+    return node.op is Op.CONST or (bool(node.src) and all(map(_is_constant, node.src)))

@@ -1,0 +1,300 @@
+"""What a rule looks for, and the two ways to write one: an equation, or a named function.
+
+In:  expressions over placeholders, or patterns and functions.
+Out: `Rule` and `Equation` values, which `rewrite` compiles and applies.
+
+    x, y = variables("x", "y")
+    equation((x ^ y) ^ y, x, dtypes=dtypes.ints)
+
+    @rule(UPat(Op.RANGE, name="loop"))
+    def unit_loop_is_zero(loop: UOp) -> UOp | None: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelet.base.dtype import DType, Scalar, dtypes, round_to
+from kernelet.base.errors import ArgumentError
+from kernelet.graph.ops import COMMUTATIVE, COMPARISONS, Op
+from kernelet.graph.show import show_expression
+from kernelet.graph.uop import UOp, VariableArg
+
+DTypes = DType | tuple[DType, ...] | Callable[[DType], bool]
+
+# The dtype of a placeholder: whichever of the equation's dtypes the graph has in that place.
+ANY_DTYPE = DType("any", "index", 8, -1, None)
+
+INTEGERS = (*dtypes.ints, dtypes.index)
+NUMBERS = (*INTEGERS, *dtypes.floats)
+EVERY = (dtypes.bool, *NUMBERS)
+
+
+class _Anything:
+    """The payload pattern that every payload fits."""
+
+
+ANYTHING = _Anything()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UPat:
+    """A description of nodes: each part that is given must fit.
+
+    `dtype` is a type (its vectors fit too), several, or a predicate. `src` is a tuple for sources
+    in this order, a list for any order, one pattern for every source. `arg` is a value or a
+    predicate. What fits under `name` is handed to the rule's function; a name that occurs twice
+    must be the same node twice.
+    """
+
+    op: Op | tuple[Op, ...] | None = None
+    dtype: DTypes | None = None
+    src: UPat | Sequence[UPat] | None = None
+    arg: object = ANYTHING
+    name: str | None = None
+    allow_any_len: bool = False  # more sources than `src` has are fine
+    alternatives: tuple[UPat, ...] = ()  # any of these instead
+    constant: bool = False  # a constant seen through views; `arg` and `name` are of its value
+
+    # ---- short forms ----
+
+    @staticmethod
+    def var(name: str | None = None, dtype: DTypes | None = None) -> UPat:
+        """Any node."""
+        return UPat(dtype=dtype, name=name)
+
+    @staticmethod
+    def cvar(name: str | None = None, dtype: DTypes | None = None) -> UPat:
+        """Any CONST node."""
+        return UPat(Op.CONST, dtype, name=name)
+
+    @staticmethod
+    def const(dtype: DTypes | None, value: Scalar) -> UPat:
+        """The CONST node of that value."""
+        return UPat(Op.CONST, dtype, arg=value)
+
+    @staticmethod
+    def any(*patterns: UPat) -> UPat:
+        """Whatever fits one of the patterns, tried in order."""
+        return UPat(alternatives=patterns)
+
+    def named(self, name: str) -> UPat:
+        """The same pattern with a name."""
+        return replace(self, name=name)
+
+    def alu(self, op: Op, *others: UPat | Scalar) -> UPat:
+        """An elementwise op on nodes that fit; in any order where the op is commutative."""
+        sources = [self, *map(_pattern, others)]
+        return UPat(op, src=sources if op in COMMUTATIVE else tuple(sources))
+
+    def cast(self, dtype: DTypes | None = None, name: str | None = None) -> UPat:
+        """A CAST of a node that fits."""
+        return UPat(Op.CAST, dtype, (self,), name=name)
+
+    def where(self, if_true: UPat | Scalar, if_false: UPat | Scalar) -> UPat:
+        """A WHERE with this condition."""
+        return self.alu(Op.WHERE, if_true, if_false)
+
+    def __add__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.ADD, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.MUL, other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> UPat:
+        return self.alu(Op.NEG)
+
+    def __floordiv__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.IDIV, other)
+
+    def __mod__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.MOD, other)
+
+    def __lt__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.CMPLT, other)
+
+    def __and__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.AND, other)
+
+    def __or__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.OR, other)
+
+    def __xor__(self, other: UPat | Scalar) -> UPat:
+        return self.alu(Op.XOR, other)
+
+    # ---- what the compiler of rules asks ----
+
+    @property
+    def ops(self) -> tuple[Op, ...] | None:
+        """The kinds that fit; None for all."""
+        return (self.op,) if isinstance(self.op, Op) else self.op
+
+    @property
+    def sources(self) -> tuple[UPat, ...]:
+        """The patterns of the sources that have one of their own."""
+        return tuple(self.src) if isinstance(self.src, Sequence) else ()
+
+    def names(self) -> set[str]:
+        """Every name inside."""
+        inside = [self.src] if isinstance(self.src, UPat) else [*self.sources, *self.alternatives]
+        found = set().union(*[pattern.names() for pattern in inside])
+        return found | {self.name} if self.name else found
+
+    def expand(self) -> list[UPat]:
+        """The patterns without alternatives that together fit the same nodes."""
+        if self.alternatives:
+            chosen = [pattern for choice in self.alternatives for pattern in choice.expand()]
+            return [replace(one, name=self.name) for one in chosen] if self.name else chosen
+        if not self.sources:
+            return [self]
+        kind = list if isinstance(self.src, list) else tuple
+        choices = itertools.product(*[source.expand() for source in self.sources])
+        return [replace(self, src=kind(choice)) for choice in choices]
+
+
+def _pattern(value: UPat | Scalar) -> UPat:
+    return value if isinstance(value, UPat) else UPat(arg=value, constant=True)
+
+
+# ---- rules that are functions ----
+
+Function = Callable[..., UOp | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A pattern and the function that gives the replacement, or None to leave the node alone."""
+
+    name: str
+    pattern: UPat
+    function: Function
+    parameters: tuple[str, ...]
+
+    @staticmethod
+    def of(pattern: UPat, function: Function) -> Rule:
+        """A rule whose function takes names of the pattern, and `ctx` if it wants it."""
+        name = getattr(function, "__name__", type(function).__name__)
+        names = pattern.names()
+        parameters = []
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name in names or parameter.name == "ctx":
+                parameters.append(parameter.name)
+            elif parameter.default is parameter.empty:
+                raise ArgumentError(
+                    f"rule {name}: its function asks for {parameter.name!r}, the pattern names "
+                    f"{sorted(names)}; name a part of the pattern so, or use `ctx`."
+                )
+        return Rule(name, pattern, function, tuple(parameters))
+
+    def __repr__(self) -> str:
+        return f"Rule({self.name})"
+
+
+def rule(pattern: UPat) -> Callable[[Function], Rule]:
+    """Make a function the rule for nodes that fit `pattern`; its name is what traces show."""
+    return lambda function: Rule.of(pattern, function)
+
+
+# ---- rules that are equations ----
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderArg:
+    """Stands for any node, or with `constant` for any constant."""
+
+    name: str
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equation:
+    """`left` may be replaced by `right` where the placeholders are of one of `dtypes`."""
+
+    name: str
+    left: UOp
+    right: UOp
+    dtypes: tuple[DType, ...]
+
+    @property
+    def pattern(self) -> UPat:
+        """The left side as a pattern."""
+        typed = next((node for node in _breadth_first(self.left) if node.dtype is ANY_DTYPE), None)
+        return _to_pattern(self.left, typed, self.dtypes)
+
+    @property
+    def placeholders(self) -> list[UOp]:
+        """The placeholders of the left side."""
+        return [node for node in self.left.toposort() if isinstance(node.arg, PlaceholderArg)]
+
+    def at(self, dtype: DType) -> tuple[UOp, UOp, list[UOp]]:
+        """Both sides at one dtype, and the variables that took the place of the placeholders."""
+        known: dict[UOp, UOp] = {}
+        for node in UOp.sink(self.left, self.right).toposort():
+            known[node] = _instance(node, dtype, tuple(known[source] for source in node.src))
+        return known[self.left], known[self.right], [known[node] for node in self.placeholders]
+
+    def __repr__(self) -> str:
+        return f"Equation({self.name})"
+
+
+def variables(*names: str, dtype: DType = ANY_DTYPE) -> tuple[UOp, ...]:
+    """Placeholders for any nodes; of the equation's dtype, or of `dtype` if it is given."""
+    return tuple(UOp(Op.VARIABLE, dtype, (), PlaceholderArg(name, False)) for name in names)
+
+
+def constants(*names: str, dtype: DType = ANY_DTYPE) -> tuple[UOp, ...]:
+    """Placeholders for constants; what the right side does with constants alone is computed."""
+    return tuple(UOp(Op.VARIABLE, dtype, (), PlaceholderArg(name, True)) for name in names)
+
+
+def equation(left: UOp, right: UOp, *, dtypes: Iterable[DType]) -> Equation:
+    """`left` is rewritten to `right`; both are equal, bit by bit, for every value of `dtypes`."""
+    name = f"{show_expression(left)} -> {show_expression(right)}"
+    missing = set(_placeholder_names(right)) - set(_placeholder_names(left))
+    if missing:
+        raise ArgumentError(f"equation {name}: {sorted(missing)} occur on the right side only.")
+    return Equation(name, left, right, tuple(dtypes))
+
+
+def _placeholder_names(side: UOp) -> list[str]:
+    return [node.arg.name for node in side.toposort() if isinstance(node.arg, PlaceholderArg)]
+
+
+def _breadth_first(root: UOp) -> list[UOp]:
+    found = [root]
+    for node in found:  # grows while it is read
+        found.extend(node.src)
+    return found
+
+
+def _to_pattern(node: UOp, typed: UOp | None, allowed: tuple[DType, ...]) -> UPat:
+    dtype = allowed if node is typed else None
+    if isinstance(node.arg, PlaceholderArg):
+        fixed = dtype if node.dtype is ANY_DTYPE else (node.dtype,)
+        return UPat(dtype=fixed, name=node.arg.name, constant=node.arg.constant)
+    if node.op is Op.CONST:
+        return UPat(arg=node.arg, constant=True)
+    if node.op is Op.CAST and node.dtype is not ANY_DTYPE:
+        dtype = (node.dtype,)
+    sources = [_to_pattern(source, typed, allowed) for source in node.src]
+    return UPat(node.op, dtype, sources if node.op in COMMUTATIVE else tuple(sources))
+
+
+def _instance(node: UOp, dtype: DType, src: tuple[UOp, ...]) -> UOp:
+    own = dtype if node.dtype is ANY_DTYPE else node.dtype
+    if node.op in COMPARISONS:
+        own = dtypes.bool
+    if isinstance(node.arg, PlaceholderArg):
+        limits: tuple[Any, Any] = (own.min, own.max)
+        return UOp(Op.VARIABLE, own, (), VariableArg(node.arg.name, *limits))
+    if node.op is Op.CONST:
+        return UOp.const(round_to(own, node.arg), own)
+    return UOp(node.op, own, src, node.arg)

@@ -1,0 +1,86 @@
+"""Patterns say what they fit, and rules check what they ask for."""
+
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.graph.ops import Op
+from kernelet.graph.pattern import (
+    ANY_DTYPE,
+    EVERY,
+    INTEGERS,
+    Rule,
+    UPat,
+    constants,
+    equation,
+    rule,
+    variables,
+)
+from kernelet.graph.uop import UOp
+
+x, y = variables("x", "y")
+(c,) = constants("c")
+
+
+def test_operators_on_patterns_build_patterns() -> None:
+    pattern = UPat.var("x") + 0
+    assert pattern.op is Op.ADD
+    assert isinstance(pattern.src, list)
+    assert isinstance((UPat.var("x") // 2).src, tuple)
+    assert (UPat.var("x").cast(dtypes.int32, name="n")).names() == {"x", "n"}
+
+
+def test_alternatives_expand_to_plain_patterns() -> None:
+    pattern = UPat(Op.ADD, src=(UPat.any(UPat.var("x"), UPat.cvar("k")), UPat.var("y")), name="n")
+    assert [sorted(one.names()) for one in pattern.expand()] == [["n", "x", "y"], ["k", "n", "y"]]
+    either = UPat.any(UPat(Op.ADD), UPat(Op.MUL)).named("n")
+    assert [(one.op, one.name) for one in either.expand()] == [(Op.ADD, "n"), (Op.MUL, "n")]
+
+
+def test_a_rule_is_named_after_its_function() -> None:
+    @rule(UPat(Op.NEG, name="node"))
+    def negation_stays(node: UOp) -> UOp | None:
+        return None
+
+    assert negation_stays.name == "negation_stays"
+    assert repr(negation_stays) == "Rule(negation_stays)"
+    assert negation_stays.parameters == ("node",)
+
+
+def test_a_rule_asking_for_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="asks for 'other'"):
+        Rule.of(UPat.var("x") + 0, lambda other: other)
+
+
+def test_a_parameter_with_a_default_need_not_be_in_the_pattern() -> None:
+    assert Rule.of(UPat.var("x") + 0, lambda x, ctx, scale=3: x).parameters == ("x", "ctx")
+
+
+def test_an_equation_is_named_by_its_text() -> None:
+    assert equation((x + c) * y, x * y + c * y, dtypes=INTEGERS).name == (
+        "(x + c) * y -> (x * y) + (c * y)"
+    )
+
+
+def test_an_equation_with_a_name_only_on_the_right_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"\['y'\] occur on the right side only"):
+        equation(x + 0, y, dtypes=INTEGERS)
+
+
+def test_an_equation_can_be_written_out_at_a_dtype() -> None:
+    left, right, places = equation((x + 1) < c, x < c, dtypes=INTEGERS).at(dtypes.int8)
+    assert [node.dtype for node in left.src] == [dtypes.int8, dtypes.int8]
+    assert left.dtype is right.dtype is dtypes.bool
+    assert [(node.arg.name, node.bounds) for node in places] == [
+        ("x", (-128, 127)),
+        ("c", (-128, 127)),
+    ]
+    assert all(node.dtype is not ANY_DTYPE for node in left.toposort())
+
+
+def test_only_one_node_of_an_equation_carries_the_dtype_test() -> None:
+    (p,) = variables("p", dtype=dtypes.bool)
+    pattern = equation(p.where(x, x), x, dtypes=EVERY).pattern
+    assert pattern.dtype == EVERY
+    assert pattern.sources[1].dtype is None
+    assert equation(x < x, x < x, dtypes=INTEGERS).pattern.sources[0].dtype == INTEGERS
