@@ -1,0 +1,230 @@
+"""Turn unrolled loops into copies, and lanes into vector instructions.
+
+In:  a BLOCK with loops of kind unroll and vector.
+Out: the same program without them.
+
+for l in 16 (vector): y[i + l] = x[i + l] * w[i]
+->  y[i : i + 16] = x[i : i + 16] * (w[i], ..., w[i])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import InternalError
+from kernelet.graph.division import (
+    FALSE,
+    TRUE,
+    ZERO,
+    and_gates,
+    gate_parts,
+    index_const,
+    less_index,
+    substitute_index,
+    terms_of,
+)
+from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
+from kernelet.graph.uop import UOp
+from kernelet.lower.stage import ranges_in
+
+Statements = list[UOp]
+INT32_LIMIT = 1 << 31
+
+
+def expand_tiles(block: UOp) -> UOp:
+    """The program with every loop of the register tile written out."""
+    return UOp(Op.BLOCK, dtypes.void, tuple(_expand_all(block.src)))
+
+
+def _expand_all(statements: Iterable[UOp]) -> Statements:
+    found: Statements = []
+    for statement in statements:
+        found += _expand(statement)
+    return found
+
+
+def _expand(statement: UOp) -> Statements:
+    if statement.op is not Op.LOOP:
+        return [statement]
+    variable, *body = statement.src
+    kind = variable.arg.kind
+    if kind == "unroll":
+        inner = _expand_all(body)
+        copies: Statements = []
+        for step in range(variable.src[0].arg):
+            mapping = {variable: index_const(step)}
+            copies += [replace_ranges(part, mapping) for part in inner]
+        return copies
+    if kind == "vector":
+        return [_Vectorizer(variable).statement(part) for part in body]
+    return [UOp(Op.LOOP, dtypes.void, (variable, *_expand_all(body)))]
+
+
+# ---- copies ----
+
+
+def replace_ranges(statement: UOp, mapping: dict[UOp, UOp]) -> UOp:
+    """The statement with loop variables replaced and its indices simplified again."""
+    done: dict[UOp, UOp] = {}
+    for node in statement.toposort():
+        if node.dtype is dtypes.index and node.op is not Op.INDEX:
+            continue
+        sources = tuple(
+            done[source] if source in done else _index_source(source, mapping)
+            for source in node.src
+        )
+        done[node] = node if sources == node.src else rebuild(node, sources)
+    return done[statement]
+
+
+def _index_source(source: UOp, mapping: dict[UOp, UOp]) -> UOp:
+    if source.dtype is dtypes.index:
+        return substitute_index(source, mapping)
+    raise InternalError(f"lower: {source.op.name} is not index arithmetic")
+
+
+def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
+    """The node over other sources; gates that became constant fold."""
+    op = node.op
+    if op is Op.CMPLT and sources[0].dtype is dtypes.index:
+        return less_index(*sources)
+    if op is Op.AND and node.dtype is dtypes.bool:
+        return and_gates(*sources) if _is_gate(sources) else node.replace(src=sources)
+    if op is Op.WHERE and sources[0] in (TRUE, FALSE):
+        return sources[1] if sources[0] is TRUE else sources[2]
+    if op is Op.LOAD and len(sources) == 2:
+        if sources[1] is TRUE:
+            return node.replace(src=sources[:1])
+        if sources[1] is FALSE:
+            return UOp.const(0, node.dtype)
+    return node.replace(src=sources)
+
+
+def _is_gate(sources: tuple[UOp, ...]) -> bool:
+    parts = [part for source in sources for part in gate_parts(source)]
+    return any(part in (TRUE, FALSE) for part in parts)
+
+
+# ---- lanes ----
+
+
+class _Vectorizer:
+    """Rewrites the statements inside one vector loop."""
+
+    def __init__(self, variable: UOp) -> None:
+        self.variable = variable
+        self.lanes: int = variable.src[0].arg
+        self.done: dict[UOp, UOp] = {}
+        self.varying: set[UOp] = set()
+
+    def statement(self, statement: UOp) -> UOp:
+        """The statement for all lanes at once."""
+        for node in statement.toposort():
+            if node in self.done:
+                continue
+            if node.dtype is dtypes.index and node.op is not Op.INDEX:
+                if self.variable in ranges_in(node):
+                    self.varying.add(node)
+                continue
+            if any(source in self.varying for source in node.src):
+                self.varying.add(node)
+                self.done[node] = self._vector(node)
+            else:
+                self.done[node] = node
+        return self.done[statement]
+
+    def _vector(self, node: UOp) -> UOp:
+        op = node.op
+        if op is Op.INDEX:
+            return node
+        if op is Op.LOAD:
+            return self._load(node)
+        if op is Op.STORE:
+            return self._store(node)
+        if op is Op.BLOCK:
+            return node.replace(src=tuple(self.done[source] for source in node.src))
+        if op is Op.CAST and node.src[0].dtype is dtypes.index:
+            return self._index_vector(node.src[0], node.dtype)
+        if op in COMPARISONS and node.src[0].dtype is dtypes.index:
+            return self._compare_indices(node)
+        if op in ELEMENTWISE:
+            sources = tuple(self._spread(self.done[source]) for source in node.src)
+            return UOp(op, node.dtype.vec(self.lanes), sources, node.arg)
+        raise InternalError(f"lower: {op.name} has no vector form: {node!r}")
+
+    def _spread(self, value: UOp) -> UOp:
+        """A scalar in every lane."""
+        if value.dtype.lanes == self.lanes:
+            return value
+        dtype = value.dtype.vec(self.lanes)
+        if value.op is Op.CONST:
+            return UOp(Op.CONST, dtype, (), value.arg)
+        return UOp(Op.VECTORIZE, dtype, (value,) * self.lanes)
+
+    def _at_lane(self, node: UOp, lane: int) -> UOp:
+        mapping = {self.variable: index_const(lane)}
+        return substitute_index(node, mapping)
+
+    def _stride(self, offset: UOp) -> int | None:
+        """How far apart neighbouring lanes are; None when that is not constant."""
+        stride = 0
+        for atom, factor in terms_of(offset).coefficients.items():
+            if atom is self.variable:
+                stride = factor
+            elif self.variable in ranges_in(atom):
+                return None
+        return stride
+
+    def _index_vector(self, index: UOp, dtype: DType) -> UOp:
+        """An index as a number in every lane: start + (0, stride, 2 * stride, ...)."""
+        stride = self._stride(index)
+        wide = dtype if dtype.is_integer and dtype is not dtypes.index else dtypes.index
+        if stride is None:
+            lanes = tuple(self._at_lane(index, lane).cast(wide) for lane in range(self.lanes))
+            return UOp(Op.VECTORIZE, wide.vec(self.lanes), lanes).cast(dtype.vec(self.lanes))
+        start = self._at_lane(index, 0)
+        first = UOp.const(start.arg, wide) if start.op is Op.CONST else start.cast(wide)
+        steps = tuple(UOp.const(stride * lane, wide) for lane in range(self.lanes))
+        vector = UOp(Op.VECTORIZE, wide.vec(self.lanes), steps)
+        if start is not ZERO:
+            vector = self._spread(first).alu(Op.ADD, vector)
+        return vector.cast(dtype.vec(self.lanes))
+
+    def _compare_indices(self, node: UOp) -> UOp:
+        bounds = [limit for source in node.src for limit in source.bounds]
+        narrow = all(-INT32_LIMIT <= limit < INT32_LIMIT for limit in bounds)
+        dtype = dtypes.int32 if narrow else dtypes.index
+        left, right = (self._index_vector(source, dtype) for source in node.src)
+        return left.alu(node.op, right)
+
+    def _load(self, node: UOp) -> UOp:
+        address = node.src[0]
+        memory, offset = address.src
+        stride = self._stride(offset)
+        gate = self.done[node.src[1]] if len(node.src) == 2 else None
+        if stride == 1:
+            start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
+            sources = (start,) if gate is None else (start, gate)
+            return UOp(Op.LOAD, node.dtype.vec(self.lanes), sources)
+        lanes = []
+        for lane in range(self.lanes):
+            place = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, lane)))
+            parts = [place]
+            if gate is not None:
+                parts.append(replace_ranges(node.src[1], {self.variable: index_const(lane)}))
+            lanes.append(rebuild(UOp(Op.LOAD, node.dtype), tuple(parts)))
+        return UOp(Op.VECTORIZE, node.dtype.vec(self.lanes), tuple(lanes))
+
+    def _store(self, node: UOp) -> UOp:
+        memory, offset = node.src[0].src
+        value = self._spread(self.done[node.src[1]])
+        if self._stride(offset) == 1:
+            start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
+            return UOp(Op.STORE, dtypes.void, (start, value))
+        stores = []
+        for lane in range(self.lanes):
+            place = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, lane)))
+            part = UOp(Op.EXTRACT, value.dtype.scalar, (value,), lane)
+            stores.append(UOp(Op.STORE, dtypes.void, (place, part)))
+        return UOp(Op.BLOCK, dtypes.void, tuple(stores))

@@ -1,0 +1,463 @@
+"""Choose the loops of a kernel without running it.
+
+In:  one kernel and the Target.
+Out: a Plan: which axis has the lanes, the register tile, the loop shared out to threads.
+
+The kernel is written once without any transform; the address of every load then tells how it moves
+along each loop: contiguous lanes are one instruction, a value that does not move is reused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kernelet.base.target import Target
+from kernelet.graph.division import terms_of
+from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.lower.nest import NestWriter
+from kernelet.lower.stage import Chain, output_shape, ranges_in, root_nest
+from kernelet.lower.transforms import (
+    GroupLanes,
+    Nest,
+    Parallel,
+    Plan,
+    Reorder,
+    Split,
+    Transform,
+    apply_transforms,
+)
+
+THREAD_WORK = 1 << 16  # fewer steps than this are not worth waking a thread
+SCRATCH_BYTES = 1 << 15  # the largest row kept in scratch
+TILE_ROWS = 8
+DOT_TILE = 4
+FINISH_COST = 24  # joining the lanes of one accumulator
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One statement of the untransformed kernel: its stage (0: output), loops, loads, target."""
+
+    stage: int
+    loops: Chain
+    loads: tuple[UOp, ...]
+    target: UOp
+
+    @property
+    def weight(self) -> float:
+        """How often it runs."""
+        return math.prod(_size(variable) for variable in self.loops)
+
+
+def _size(variable: UOp) -> int:
+    return max_dim(variable.src[0]) if variable.src[0].op is not Op.CONST else variable.src[0].arg
+
+
+def _stride(index: UOp, variable: UOp) -> int | None:
+    """How far an index moves with a loop; None when not by a constant amount."""
+    found = 0
+    for atom, factor in terms_of(index).coefficients.items():
+        if atom is variable:
+            found = factor
+        elif variable in ranges_in(atom):
+            return None
+    return found
+
+
+class Analysis:
+    """What the untransformed kernel does, statement by statement."""
+
+    def __init__(self, kernel: UOp, plan: Plan) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.writer = NestWriter(kernel, plan)
+        block = self.writer.build()
+        self.nest = root_nest(kernel, plan)
+        self.sites = tuple(_sites(block, ()))
+        outputs = [site for site in self.sites if site.stage == 0]
+        self.ranges = tuple(v for v in outputs[0].loops)
+        written = {site.target.src[0] for site in outputs}
+        self.in_place = any(
+            load.src[0].src[0] in written for site in self.sites for load in site.loads
+        )
+        self.work = sum(site.weight for site in self.sites)
+        itemsizes = [load.dtype.itemsize for site in self.sites for load in site.loads]
+        itemsizes += [statement.src[1].dtype.itemsize for statement in kernel.src]
+        self.itemsize = max(min(max(itemsizes), 8), 4)
+
+    def stage_depends(self, variable: UOp) -> bool:
+        """Whether any stage is read at an index that moves with an output loop."""
+        accesses = (a for stage in self.writer.stages.values() for a in stage.accesses)
+        return any(variable in ranges_in(part) for access in accesses for part in access.index)
+
+
+def _sites(statement: UOp, loops: Chain) -> Iterator[Site]:
+    if statement.op is Op.LOOP:
+        for part in statement.src[1:]:
+            yield from _sites(part, (*loops, statement.src[0]))
+    elif statement.op is Op.BLOCK:
+        for part in statement.src:
+            yield from _sites(part, loops)
+    else:
+        address, value = statement.src
+        loads = tuple(
+            node
+            for node in value.toposort()
+            if node.op is Op.LOAD and node.src[0].src[0].op is Op.PARAM
+        )
+        memory = address.src[0]
+        stage = memory.arg.number if memory.op is Op.SCRATCH else 0
+        yield Site(stage, loops, loads, address)
+
+
+# ---- merging axes ----
+
+
+def merge_axes(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
+    """Join neighbouring output axes that every address runs through as if they were one."""
+    shape = output_shape(analysis.kernel)
+    variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
+    groups: list[tuple[int, ...]] = []
+    for axis in range(len(shape)):
+        inner = variables.get(axis)
+        if groups:
+            outer = next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
+            if outer is None or inner is None or _can_merge(analysis, outer, inner):
+                groups[-1] = (*groups[-1], axis)
+                continue
+        groups.append((axis,))
+    return tuple(groups)
+
+
+def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
+    size = inner.src[0]
+    if size.op is not Op.CONST or outer.src[0].op is not Op.CONST:
+        return False
+    if analysis.stage_depends(outer) or analysis.stage_depends(inner):
+        return False
+    for site in analysis.sites:
+        for load in site.loads:
+            if len(load.src) == 2 and {outer, inner} & ranges_in(load.src[1]):
+                return False
+        for address in (site.target, *(load.src[0] for load in site.loads)):
+            far, near = _stride(address.src[1], outer), _stride(address.src[1], inner)
+            if far is None or near is None or far != near * size.arg:
+                return False
+    return not _gates_depend(analysis, {outer, inner})
+
+
+def _gates_depend(analysis: Analysis, variables: set[UOp]) -> bool:
+    """Whether a condition or a number computed from the index uses one of the loops."""
+    for node in analysis.writer.written_values():
+        if node.op in (Op.CAST, Op.CMPLT) and any(
+            variables & ranges_in(source) for source in node.src if source.op is not Op.LOAD
+        ):
+            return True
+    return False
+
+
+# ---- lanes ----
+
+
+def _lanes_for(size: int, widest: int) -> int:
+    """The greatest power of two that is at most the register and at most the axis."""
+    return min(widest, 1 << (size.bit_length() - 1))
+
+
+def _move_cost(address: UOp, gate: UOp | None, variable: UOp, lanes: int) -> float:
+    stride = _stride(address.src[1], variable)
+    if stride is None or stride not in (0, 1):
+        return 1.2
+    masked = gate is not None and variable in ranges_in(gate)
+    return (1.5 if masked else 1.0) / lanes
+
+
+def _site_cost(site: Site, variable: UOp, lanes: int) -> float:
+    """Instructions of a statement with lanes along one of its loops."""
+    cost = 1 / lanes + _move_cost(site.target, None, variable, lanes) if site.stage == 0 else 0.0
+    for load in site.loads:
+        gate = load.src[1] if len(load.src) == 2 else None
+        cost += _move_cost(load.src[0], gate, variable, lanes)
+    return site.weight * (cost + 1 / lanes)
+
+
+def _scalar_cost(site: Site) -> float:
+    return site.weight * (len(site.loads) + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Lanes along a reduced axis: the loop, the axis, and what it costs."""
+
+    cost: float
+    variable: UOp | None = None
+    axis: int = -1
+    lanes: int = 1
+
+
+def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
+    """The cheapest lanes along an axis that a stage reduces."""
+    sites = [site for site in analysis.sites if site.stage == stage]
+    best = Dot(sum(map(_scalar_cost, sites)))
+    node = next(n for n, number in analysis.writer.numbering.items() if number == stage)
+    if node.op is not Op.REDUCE or analysis.writer.absorbed.get(node):
+        return best
+    main = max(sites, key=lambda site: site.weight)
+    reduced = [v for v in main.loops if v.arg.kind == "reduce" and v.src[0].op is Op.CONST]
+    axes = [axis for axis in node.arg.axes if node.src[0].shape[axis] != 1]
+    all_reduced = [v for v in main.loops if v.arg.kind == "reduce"]
+    for variable in reduced:
+        if len(all_reduced) < len(axes) or _has_children(analysis, stage, variable):
+            continue
+        size = variable.src[0].arg
+        own = all_reduced[len(all_reduced) - len(axes) :]
+        if variable not in own:
+            continue
+        axis = axes[own.index(variable)]
+        outputs = main.weight / math.prod(_size(v) for v in own)
+        for lanes in (widest, widest // 2, widest // 4):
+            if not 4 <= lanes <= size:
+                continue
+            whole = size // lanes * lanes / size
+            vector = _site_cost(main, variable, lanes) * whole
+            rest = _scalar_cost(main) * (1 - whole)
+            cost = vector + rest + outputs * FINISH_COST * lanes / 16
+            if cost < best.cost:
+                best = Dot(cost, variable, axis, lanes)
+    return best
+
+
+def _has_children(analysis: Analysis, stage: int, variable: UOp) -> bool:
+    return any(variable in other.place for other in analysis.writer.stages.values())
+
+
+# ---- the plan ----
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Where the lanes go: an output loop or none, and the reductions with lanes of their own."""
+
+    cost: float
+    variable: UOp | None
+    lanes: int
+    dots: dict[int, Dot]
+
+
+def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
+    """The cheapest axis for the lanes."""
+    numbers = {site.stage for site in analysis.sites} - {0}
+    dots = {number: _best_dot(analysis, number, widest) for number in numbers}
+    best: Lanes | None = None
+    for variable in (*reversed(analysis.ranges), None):
+        if variable is not None and (variable.src[0].op is not Op.CONST or _size(variable) < 4):
+            continue
+        lanes = 1 if variable is None else _lanes_for(_size(variable), widest)
+        if variable is not None and analysis.in_place:
+            lanes = math.gcd(lanes, _size(variable))
+            if lanes < 4:
+                continue
+        cost, used = 0.0, {}
+        for number in numbers:
+            inside = [s for s in analysis.sites if s.stage == number and variable in s.loops]
+            if variable is not None and inside:
+                cost += sum(_site_cost(site, variable, lanes) for site in inside)
+            else:
+                cost += dots[number].cost
+                used[number] = dots[number]
+        for site in analysis.sites:
+            if site.stage == 0:
+                cost += _scalar_cost(site) if variable is None else _site_cost(site, variable, lanes)
+        if best is None or cost < best.cost * 0.999:
+            best = Lanes(cost, variable, lanes, used)
+    assert best is not None
+    return best
+
+
+def _reuse(sites: Iterable[Site], variable: UOp) -> float:
+    """How many loads do not move with a loop, weighted by how often they run."""
+    found = 0.0
+    for site in sites:
+        if variable not in site.loops:
+            continue
+        for load in site.loads:
+            if variable not in ranges_in(load.src[0].src[1]):
+                found += site.weight
+    return found
+
+
+def _rows(size: int, most: int, *, whole: bool) -> int:
+    """Rows of a register tile: few idle rows first, then as many as allowed."""
+    choices = [rows for rows in range(2, most + 1) if rows <= size]
+    if whole:
+        choices = [rows for rows in choices if size % rows == 0]
+    if not choices:
+        return 1
+    return min(choices, key=lambda rows: (-(-size // rows) * rows + size / rows, -rows))
+
+
+def plan_kernel(kernel: UOp, target: Target) -> Plan:
+    """The plan that the heuristics give for a kernel on a device."""
+    analysis = Analysis(kernel, Plan())
+    merged = merge_axes(analysis)
+    if any(len(group) > 1 for group in merged):
+        analysis = Analysis(kernel, Plan(merged=merged))
+    order = _dependent_first(analysis)
+    if order is not None:
+        plan = replace(analysis.plan, root=(Reorder(order),))
+        analysis = Analysis(kernel, plan)
+    stored = _worth_storing(analysis)
+    if stored:
+        analysis = Analysis(kernel, replace(analysis.plan, stored=stored))
+    return _Planner(analysis, target).plan()
+
+
+def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:
+    """Output loops that reductions depend on go outside of those that they do not."""
+    if not analysis.writer.stages:
+        return None
+    needed = [analysis.stage_depends(variable) for variable in analysis.ranges]
+    order = sorted(range(len(needed)), key=lambda position: not needed[position])
+    return tuple(order) if order != list(range(len(needed))) else None
+
+
+def _worth_storing(analysis: Analysis) -> tuple[int, ...]:
+    """Dear values that several loops read, where one row of them is small."""
+    candidates = list(analysis.writer.candidate_order)
+    found = []
+    for number, node in enumerate(candidates):
+        dear = node.op in (Op.EXP2, Op.LOG2, Op.SIN)
+        if not dear or analysis.writer.evaluations.get(node, 0) < 2:
+            continue
+        trial = NestWriter(analysis.kernel, replace(analysis.plan, stored=(*found, number)))
+        trial.build()
+        stage = trial.stages[node]
+        if stage.place and math.prod(stage.sizes) * node.dtype.itemsize <= SCRATCH_BYTES:
+            found.append(number)
+    return tuple(found)
+
+
+class _Planner:
+    def __init__(self, analysis: Analysis, target: Target) -> None:
+        self.analysis = analysis
+        self.target = target
+        self.widest = target.lanes(analysis.itemsize)
+        self.lanes = choose_lanes(analysis, self.widest)
+
+    def plan(self) -> Plan:
+        """Splits for the tile, then the order, then threads."""
+        analysis = self.analysis
+        root: list[Transform] = list(analysis.plan.root)
+        nest = analysis.nest
+        vector = self.lanes.variable
+        tiled = [s for s in analysis.sites if s.stage and self._in_tile(s)]
+        splits: list[Split] = []
+        if vector is not None:
+            axis = self._axis(vector)
+            count = self._vectors(vector, tiled)
+            row = self._row_axis(tiled, {vector}) if tiled else None
+            if row is not None:
+                splits.append(Split(self._axis(row), self._tile_rows(row), "unroll"))
+            if count > 1:
+                splits.append(Split(axis, self.lanes.lanes * count, "unroll"))
+            splits.append(Split(axis, self.lanes.lanes, "vector"))
+        else:
+            splits += self._dot_tile()
+        splits = [split for split in splits if split.factor > 1]
+        root += splits
+        nest = apply_transforms(nest, splits)
+        root += self._threads(nest)
+        grouped = tuple(
+            (number, self._group(number, dot, bool(splits)))
+            for number, dot in sorted(self.lanes.dots.items())
+            if dot.variable is not None
+        )
+        return replace(
+            analysis.plan, root=tuple(root), grouped=grouped, lanes=self.widest
+        )
+
+    def _axis(self, variable: UOp) -> int:
+        return self.analysis.nest[self.analysis.ranges.index(variable)].axis
+
+    def _in_tile(self, site: Site) -> bool:
+        return self.lanes.variable is not None and self.lanes.variable in site.loops
+
+    def _vectors(self, variable: UOp, tiled: list[Site]) -> int:
+        """Vectors side by side in the tile."""
+        if not tiled:
+            return 1
+        size, lanes = _size(variable), self.lanes.lanes
+        most = 2 if self._row_axis(tiled, {variable}) is not None else 4
+        counts = [c for c in range(1, most + 1) if c * lanes <= size]
+        if self.analysis.in_place:
+            counts = [c for c in counts if size % (c * lanes) == 0]
+        return min(counts, key=lambda c: (-(-size // (c * lanes)) * c, -c), default=1)
+
+    def _row_axis(self, sites: list[Site], without: set[UOp]) -> UOp | None:
+        """The output loop along which most loads are reused."""
+        best, found = 0.0, None
+        for variable in reversed(self.analysis.ranges):
+            if variable in without or variable.src[0].op is not Op.CONST:
+                continue
+            reuse = _reuse(sites, variable)
+            if reuse > best:
+                best, found = reuse, variable
+        return found
+
+    def _tile_rows(self, variable: UOp, most: int = TILE_ROWS) -> int:
+        return _rows(_size(variable), most, whole=self.analysis.in_place)
+
+    def _dot_tile(self) -> list[Split]:
+        """A square of dot products that share their operands."""
+        sites = [
+            site
+            for site in self.analysis.sites
+            if site.stage in self.lanes.dots and len(site.loads) > 1
+        ]
+        splits = []
+        used: set[UOp] = set()
+        for _ in range(2):
+            row = self._row_axis(sites, used)
+            if row is None:
+                break
+            used.add(row)
+            splits.append(Split(self._axis(row), self._tile_rows(row, DOT_TILE), "unroll"))
+        return splits
+
+    def _group(self, number: int, dot: Dot, tiled: bool) -> GroupLanes:
+        assert dot.variable is not None
+        steps = _size(dot.variable) // dot.lanes
+        unroll = 1
+        if not tiled:
+            unroll = next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1)
+        return GroupLanes(dot.axis, unroll, dot.lanes)
+
+    def _threads(self, nest: Nest) -> list[Transform]:
+        """Share out the longest outer loop that may come first."""
+        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
+        if not outer or self.target.threads < 2 or self.analysis.work < THREAD_WORK:
+            return []
+        free = outer
+        if self.analysis.writer.stages:
+            needed = [n for n in outer if self._stages_need(nest[n].axis)]
+            free = needed or outer
+        first = free[0]
+        if max_dim(nest[first].size) < 4 * self.target.threads:
+            first = max(free, key=lambda n: (_whole(nest[n].size), -n))
+        if max_dim(nest[first].size) < 2:
+            return []
+        order = (first, *(n for n in range(len(nest)) if n != first))
+        moved: list[Transform] = [] if first == 0 else [Reorder(order)]
+        return [*moved, Parallel()]
+
+    def _stages_need(self, axis: int) -> bool:
+        position = [loop.axis for loop in self.analysis.nest].index(axis)
+        return self.analysis.stage_depends(self.analysis.ranges[position])
+
+
+def _whole(size: Dim) -> int:
+    return size if isinstance(size, int) else 0

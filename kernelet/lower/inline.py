@@ -1,0 +1,160 @@
+"""Write a value at one index as a scalar expression, down to loads and reads of other stages.
+
+In:  a tensor-level node and an index expression for each of its axes.
+Out: one scalar expression; reductions met on the way are handed to the caller.
+
+Movement ops turn into index arithmetic, padding into gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import InternalError
+from kernelet.graph.division import (
+    FALSE,
+    TRUE,
+    ZERO,
+    add_index,
+    and_gates,
+    bounds_gate,
+    gate_parts,
+    index_const,
+    less_index,
+    substitute_index,
+)
+from kernelet.graph.movement import movement_index
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.show import show
+from kernelet.graph.uop import UOp
+
+Index = tuple[UOp, ...]
+
+
+class Place(NamedTuple):
+    """A node at an index, read only where the gate holds."""
+
+    node: UOp
+    index: Index
+    gate: UOp
+
+
+ReadStage = Callable[[Place], UOp | Place | None]
+
+
+class Inliner:
+    """Scalar expressions for one loop nest; equal places give equal expressions.
+
+    `read_stage` gives the expression for a value that has storage or loops of its own, another
+    place with the same value, or None for a value to be written inline.
+    """
+
+    def __init__(self, read_stage: ReadStage) -> None:
+        self.read_stage = read_stage
+        self.known: dict[Place, UOp] = {}
+
+    def expression(self, node: UOp, index: Sequence[UOp], gate: UOp = TRUE) -> UOp:
+        """The scalar value of `node` at `index`; on a stack of its own, for graphs may be deep."""
+        root = Place(node, tuple(index), gate)
+        stack = [root]
+        while stack:
+            place = stack[-1]
+            if place in self.known:
+                stack.pop()
+                continue
+            needed = self._needed(place)
+            if isinstance(needed, UOp):
+                self.known[place] = needed
+                stack.pop()
+                continue
+            missing = [part for part in needed if part not in self.known]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self.known[place] = _combine(place, [self.known[part] for part in needed], needed)
+            stack.pop()
+        return self.known[root]
+
+    def _needed(self, place: Place) -> UOp | list[Place]:
+        node, index, gate = place
+        found = self.read_stage(place)
+        if isinstance(found, Place):
+            return [found]
+        if found is not None:
+            return found
+        op = node.op
+        if op in ELEMENTWISE:
+            return [Place(source, index, gate) for source in node.src]
+        if op in MOVEMENT:
+            moved, inside = movement_index(node, index)
+            if inside is not TRUE:
+                moved, inside = refine_under_gate(moved, inside)
+            if inside is FALSE:
+                return UOp.const(0, node.dtype)
+            return [Place(node.src[0], moved, and_gates(gate, inside))]
+        if op is Op.CONST:
+            return UOp.const(node.arg, node.dtype)
+        if op is Op.VARIABLE:
+            return node
+        if op is Op.ARANGE:
+            return index[0].cast(node.dtype)
+        if op is Op.PARAM:
+            return load(node, index[0], gate)
+        if op in (Op.CONTIGUOUS, Op.DETACH):
+            return [Place(node.src[0], index, gate)]
+        raise InternalError(f"lower: {op.name} cannot be part of a kernel:\n{show(node)}")
+
+
+def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:
+    node = place.node
+    if node.op in ELEMENTWISE:
+        return UOp(node.op, node.dtype, tuple(sources))
+    (value,), inside = sources, needed[0].gate
+    # A gated load is 0 where its gate fails, so padding right above a load needs nothing more.
+    if inside is place.gate or (value.op is Op.LOAD and len(value.src) == 2):
+        return value
+    added = [part for part in gate_parts(inside) if part not in gate_parts(place.gate)]
+    return and_gates(*added).where(value, 0)
+
+
+def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
+    """Read one element, gated as far as the offset is not proved to lie inside."""
+    gate = and_gates(gate, bounds_gate(offset, memory.arg.size))
+    if gate is FALSE:
+        return UOp.const(0, memory.dtype)
+    address = UOp(Op.INDEX, dtypes.index, (memory, offset))
+    return UOp(Op.LOAD, memory.dtype, (address,) if gate is TRUE else (address, gate))
+
+
+def refine_under_gate(index: Index, gate: UOp) -> tuple[Index, UOp]:
+    """Where x % n < c can only hold without wrapping, x % n is x and x // n is 0.
+
+    For -n < low <= x < n and c <= n + low: x % n < c  ->  0 <= x and x < c. Gradients of pooling
+    come out of their reshapes this way.
+    """
+    mapping: dict[UOp, UOp] = {}
+    parts: list[UOp] = []
+    for part in gate_parts(gate):
+        value, size = (part.src[0], part.src[1]) if part.op is Op.CMPLT else (part, part)
+        if value.op is not Op.MOD or value.src[1].op is not Op.CONST or size.op is not Op.CONST:
+            parts.append(part)
+            continue
+        inner, period = value.src[0], value.src[1]
+        low, high = inner.bounds
+        if -period.arg < low and high < period.arg and size.arg <= period.arg + low:
+            mapping[value] = inner
+            mapping[UOp(Op.IDIV, dtypes.index, (inner, period))] = ZERO
+            parts += [less_index(index_const(-1), inner), less_index(inner, size)]
+        else:
+            parts.append(part)
+    if not mapping:
+        return index, gate
+    refined = and_gates(*[substitute_index(part, mapping) for part in parts])
+    return tuple(substitute_index(position, mapping) for position in index), refined
+
+
+def shifted(index: Index, by: Index) -> Index:
+    """The index moved along each axis."""
+    return tuple(add_index(position, step) for position, step in zip(index, by, strict=True))

@@ -1,0 +1,145 @@
+"""Put a program into one list, every expression at the outermost loop where it can be computed.
+
+In:  a BLOCK of loops and stores.
+Out: the linear program: each node after its sources, loops between RANGE and END.
+
+A load of memory that the kernel writes stays inside the loops that write it; all other nodes move
+out of the loops that they do not depend on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The body of one open loop."""
+
+    variable: UOp | None
+    written: frozenset[UOp]
+    nodes: list[UOp] = field(default_factory=list)
+    settled: set[UOp] = field(default_factory=set)
+
+
+class _Linearizer:
+    def __init__(self, block: UOp) -> None:
+        self.writes: dict[UOp, frozenset[UOp]] = {}
+        self.scopes: list[_Scope] = [_Scope(None, self._written(block))]
+        # For each memory that the kernel writes, the values computed from what it held.
+        self.readers: dict[UOp, set[UOp]] = {memory: set() for memory in self._written(block)}
+
+    def _written(self, statement: UOp) -> frozenset[UOp]:
+        """The memories that a statement stores to."""
+        found = self.writes.get(statement)
+        if found is None:
+            if statement.op is Op.STORE:
+                found = frozenset({statement.src[0].src[0]})
+            else:
+                parts = statement.src[1:] if statement.op is Op.LOOP else statement.src
+                found = frozenset().union(*[self._written(part) for part in parts])
+            self.writes[statement] = found
+        return found
+
+    def run(self, block: UOp) -> list[UOp]:
+        """The whole program."""
+        for statement in block.src:
+            self._statement(statement)
+        return self.scopes[0].nodes
+
+    def _statement(self, statement: UOp) -> None:
+        if statement.op is Op.LOOP:
+            self._loop(statement)
+            return
+        stores = _stores_in(statement)
+        for node in stores:
+            for source in node.src:
+                self._emit(source)
+        for node in stores:
+            self.scopes[-1].nodes.append(node)
+        self._forget(self._written(statement))
+
+    def _loop(self, statement: UOp) -> None:
+        variable, *body = statement.src
+        self._emit(variable.src[0])
+        scope = _Scope(variable, self._written(statement))
+        self._forget(scope.written)
+        scope.nodes.append(variable)
+        scope.settled.add(variable)
+        self.scopes.append(scope)
+        for part in body:
+            self._statement(part)
+        self.scopes.pop()
+        scope.nodes.append(UOp(Op.END, dtypes.void, (variable,)))
+        self.scopes[-1].nodes += scope.nodes
+
+    def _depth(self, node: UOp) -> int | None:
+        """The scope in which a node has been computed; None if in none that is open."""
+        for depth in range(len(self.scopes) - 1, -1, -1):
+            if node in self.scopes[depth].settled:
+                return depth
+        return None
+
+    def _emit(self, root: UOp) -> None:
+        """Compute a value, and all below it, as far out as possible."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if self._depth(node) is not None:
+                stack.pop()
+                continue
+            missing = [source for source in node.src if self._depth(source) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            depth = max((self._depth(source) or 0 for source in node.src), default=0)
+            if node.op is Op.LOAD:
+                depth = max(depth, self._innermost_writer(node.src[0].src[0]))
+            scope = self.scopes[depth]
+            scope.nodes.append(node)
+            scope.settled.add(node)
+            self._note_reads(node)
+
+    def _note_reads(self, node: UOp) -> None:
+        if node.op is Op.LOAD and node.src[0].src[0] in self.readers:
+            self.readers[node.src[0].src[0]].add(node)
+        for readers in self.readers.values():
+            if any(source in readers for source in node.src):
+                readers.add(node)
+
+    def _forget(self, written: frozenset[UOp]) -> None:
+        """Drop what was computed from memory that has changed, or will inside a loop."""
+        for memory in written:
+            stale = self.readers[memory]
+            if stale:
+                for scope in self.scopes:
+                    scope.settled -= stale
+                stale.clear()
+
+    def _innermost_writer(self, memory: UOp) -> int:
+        for depth in range(len(self.scopes) - 1, 0, -1):
+            if memory in self.scopes[depth].written:
+                return depth
+        return 0
+
+
+def _stores_in(statement: UOp) -> list[UOp]:
+    """The stores of a group, which happen at once."""
+    if statement.op is Op.STORE:
+        return [statement]
+    return [store for part in statement.src for store in _stores_in(part)]
+
+
+def linearize(block: UOp) -> list[UOp]:
+    """The linear program, memory arguments first in the order of their slots."""
+    body = _Linearizer(block).run(block)
+    arguments = {node: None for node in block.toposort() if node.op in (Op.PARAM, Op.VARIABLE)}
+    memories = sorted((n for n in arguments if n.op is Op.PARAM), key=lambda n: n.arg.slot)
+    variables = sorted((n for n in arguments if n.op is Op.VARIABLE), key=lambda n: n.arg.name)
+    first = [*memories, *variables]
+    return first + [node for node in body if node.op not in (Op.PARAM, Op.VARIABLE)]

@@ -1,0 +1,316 @@
+"""Write the loops: every stage at its place, producers first.
+
+In:  one kernel and a Plan.
+Out: a BLOCK of LOOPs and STOREs over scalar expressions.
+
+A BLOCK inside the loops is a group of stores that happen at once: all values are read before any is
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.graph.division import TRUE, ZERO, add_index, index_const, scale_index, sum_indices
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.uop import ScratchArg, UOp
+from kernelet.graph.walk import substitute
+from kernelet.lower.inline import Index
+from kernelet.lower.stage import (
+    TILE_KINDS,
+    Chain,
+    Stage,
+    Staging,
+    root_coordinates,
+    root_nest,
+    target_address,
+)
+from kernelet.lower.transforms import GroupLanes, Loop, Plan
+
+Statements = list[UOp]
+Writer = Callable[[Chain], Statements]
+
+
+def identity_of(op: Op, dtype: DType) -> Scalar:
+    """The value that changes nothing when combined by `op`."""
+    if op is Op.MAX:
+        return dtype.min
+    identity = OP_TABLE[op].identity
+    assert identity is not None, f"{op.name} has no identity"
+    return identity
+
+
+def combine(op: Op, address: UOp, dtype: DType, value: UOp) -> UOp:
+    """Add a value to an accumulator: acc += where(gate, x, 0)  ->  acc = where(gate, acc + x, acc)
+
+    The second form is one masked instruction.
+    """
+    total = UOp(Op.LOAD, dtype, (address,))
+    if op is Op.ADD and value.op is Op.WHERE:
+        gate, kept, other = value.src
+        if other.op is Op.CONST and other.arg == 0:
+            return store(address, gate.where(total.alu(op, kept), total))
+    return store(address, total.alu(op, value))
+
+
+def store(address: UOp, value: UOp) -> UOp:
+    """The statement that writes one element."""
+    return UOp(Op.STORE, dtypes.void, (address, value))
+
+
+def wrap(loops: Chain, statements: Statements) -> Statements:
+    """The statements inside plain loops, the first loop outermost."""
+    for variable in reversed(loops):
+        statements = [UOp(Op.LOOP, dtypes.void, (variable, *statements))]
+    return statements
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """The loops of one part of a reduction: those around the tile, and those inside it."""
+
+    outer: Chain
+    inner: Chain
+    update: UOp
+
+
+class NestWriter(Staging):
+    """Builds the loops of one kernel."""
+
+    def __init__(self, kernel: UOp, plan: Plan) -> None:
+        super().__init__(kernel, plan)
+        self.writers: dict[UOp, Writer] = {}
+        self.placed: dict[Chain, list[UOp]] = {}
+        self.block = kernel
+
+    def build(self) -> UOp:
+        """The whole kernel."""
+        write_root = self._root()
+        for node in self.order:
+            stage = self.stages.get(node)
+            if stage is None:
+                continue
+            self.settle(stage)
+            self.writers[node] = self._reduction(stage) if node.op is Op.REDUCE else self._kept(stage)
+            # Stages come readers first, so a producer goes to the front.
+            self.placed.setdefault(stage.place, []).insert(0, node)
+        statements = self._written_at(()) + write_root(())
+        block = self.block = UOp(Op.BLOCK, dtypes.void, tuple(statements))
+        resolved = {
+            address: stage.address(index) for address, (stage, index) in self.addresses.items()
+        }
+        return substitute(block, resolved)
+
+    def written_values(self) -> Iterable[UOp]:
+        """All nodes of the expressions that are stored."""
+        return self.block.toposort()
+
+    def _written_at(self, chain: Chain) -> Statements:
+        found: Statements = []
+        for node in self.placed.get(chain, []):
+            found += self.writers[node](chain)
+        return found
+
+    def _nest(self, loops: Chain, chain: Chain, inside: Writer) -> Statements:
+        """Open loops one by one; stages placed at a loop come first in its body."""
+        if not loops:
+            return inside(chain)
+        chain = (*chain, loops[0])
+        body = self._written_at(chain) + self._nest(loops[1:], chain, inside)
+        return [UOp(Op.LOOP, dtypes.void, (loops[0], *body))]
+
+    # ---- the outputs ----
+
+    def _root(self) -> Writer:
+        nest = root_nest(self.kernel, self.plan)
+        ranges = self.open_ranges(nest)
+        index = root_coordinates(self.kernel, self.plan, nest, ranges)
+        inliner = self.inliner(ranges)
+        stores = []
+        for statement in self.kernel.src:
+            target, value = statement.src
+            stores.append(store(target_address(target, index), inliner.expression(value, index)))
+        group = [UOp(Op.BLOCK, dtypes.void, tuple(stores))] if len(stores) > 1 else stores
+        tile = tuple(variable for variable in ranges if variable.arg.kind in TILE_KINDS)
+        loops = tuple(variable for variable in ranges if variable.arg.kind not in TILE_KINDS)
+        return lambda chain: self._nest(loops, chain, lambda _: wrap(tile, group))
+
+    # ---- values kept in scratch ----
+
+    def _kept(self, stage: Stage) -> Writer:
+        index = stage.coordinates
+        chain = (*stage.place, *stage.ranges)
+        node = stage.node
+        inliner = self.inliner(chain, {})
+        sources = tuple(inliner.expression(source, index) for source in node.src)
+        value = UOp(node.op, node.dtype, sources)
+        statement = store(stage.address(index), value)
+        loops, tile = stage.loops(tile=False), stage.loops(tile=True)
+        return lambda chain: self._nest(loops, chain, lambda _: wrap(tile, [statement]))
+
+    # ---- reductions ----
+
+    def _reduction(self, stage: Stage) -> Writer:
+        group = self.grouped.get(stage.number)
+        node = stage.node
+        own, tile = stage.loops(tile=False), stage.loops(tile=True)
+        address = stage.address(stage.coordinates)
+        shape = node.src[0].shape
+        outer = [axis for axis in node.arg.axes if group is None or axis != group.axis]
+        loops = self._open_reduction(stage, [(axis, shape[axis]) for axis in outer])
+        identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
+        start = wrap(tile, [store(address, identity)])
+        if group is None:
+            update = self._update(stage, loops, {}, address)
+            around, after = self._loops_of(loops), []
+            inside: Writer = lambda chain: self._nest(  # noqa: E731
+                around, chain, lambda _: wrap(tile, [update])
+            )
+        else:
+            lanes = _Lanes(self, stage, group, loops)
+            start += lanes.start()
+            after = lanes.finish()
+            around = self._loops_of(loops)
+            inside = lambda chain: self._nest(around, chain, lanes.body)  # noqa: E731
+        return lambda chain: self._nest(own, chain, lambda deeper: start + inside(deeper) + after)
+
+    def _open_reduction(self, stage: Stage, axes: list[tuple[int, Dim]]) -> dict[UOp, Chain]:
+        """Loop variables for the axes of a reduction and of those that it absorbs."""
+        node = stage.node
+        opened = {node: self.open_ranges(tuple(Loop(a, size, 1, "reduce") for a, size in axes))}
+        for inner in self.absorbed.get(node, ()):
+            shape = inner.src[0].shape
+            nest = tuple(Loop(axis, shape[axis], 1, "reduce") for axis in inner.arg.axes)
+            opened[inner] = self.open_ranges(nest)
+        return opened
+
+    @staticmethod
+    def _loops_of(opened: dict[UOp, Chain]) -> Chain:
+        loops = [variable for chain in opened.values() for variable in chain]
+        return tuple(variable for variable in loops if variable.src[0].arg != 1)
+
+    def _update(
+        self,
+        stage: Stage,
+        loops: dict[UOp, Chain],
+        fixed: dict[int, UOp],
+        address: UOp,
+        inner: Chain = (),
+    ) -> UOp:
+        """The statement that combines one element of the source into the accumulator."""
+        node = stage.node
+        tile = stage.loops(tile=True)
+        around = (*stage.place, *stage.loops(tile=False), *self._loops_of(loops), *tile, *inner)
+        axes = {}
+        free = iter(loops[node])
+        for axis in node.arg.axes:
+            axes[axis] = fixed[axis] if axis in fixed else _variable(next(free))
+        index = tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
+        absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
+        value = self.inliner(around, absorbed).expression(node.src[0], index)
+        return combine(node.arg.op, address, node.dtype, value)
+
+
+def _variable(variable: UOp) -> UOp:
+    """A loop of one iteration is the constant 0."""
+    return ZERO if variable.src[0].arg == 1 else variable
+
+
+class _Lanes:
+    """A reduction with several partial results, see `GroupLanes`."""
+
+    def __init__(
+        self, writer: NestWriter, stage: Stage, group: GroupLanes, loops: dict[UOp, Chain]
+    ) -> None:
+        self.stage = stage
+        self.group = group
+        width = group.unroll * group.lanes
+        size = stage.node.src[0].shape[group.axis]
+        assert isinstance(size, int), "a symbolic axis has no lanes"
+        arg = stage.memory.arg
+        number = len(writer.numbering) + arg.number + 1
+        dtype = stage.node.dtype
+        self.memory = UOp(Op.SCRATCH, dtype, (), ScratchArg(number, arg.size * width))
+        steps, unroll, lane = writer.open_ranges(
+            (
+                Loop(group.axis, size // width, 1, "reduce"),
+                Loop(group.axis, group.unroll, 1, "unroll"),
+                Loop(group.axis, group.lanes, 1, "vector"),
+            )
+        )
+        self.unroll, self.lane = unroll, lane
+        inner = tuple(v for v in (unroll, lane) if v.src[0].arg > 1)
+        position = sum_indices(
+            (
+                scale_index(_variable(steps), width),
+                scale_index(_variable(unroll), group.lanes),
+                _variable(lane),
+            )
+        )
+        around = {**loops, stage.node: loops[stage.node]}
+        self.steps = steps
+        chain_inner = (steps, *inner) if steps.src[0].arg > 1 else inner
+        part = self.address(sum_indices((scale_index(_variable(unroll), group.lanes), lane)))
+        self.main = writer._update(stage, around, {group.axis: position}, part, chain_inner)
+        self.inner = inner
+        self.rest: UOp | None = None
+        if size % width:
+            (tail,) = writer.open_ranges((Loop(group.axis, size % width, 1, "reduce"),))
+            position = add_index(_variable(tail), index_const(size - size % width))
+            address = stage.address(stage.coordinates)
+            self.tail = tail
+            self.rest = writer._update(stage, around, {group.axis: position}, address, (tail,))
+
+    def address(self, offset: UOp) -> UOp:
+        """One partial result of the accumulator at hand."""
+        base = self.stage.address(self.stage.coordinates).src[1]
+        width = self.group.unroll * self.group.lanes
+        return UOp(
+            Op.INDEX, dtypes.index, (self.memory, add_index(scale_index(base, width), offset))
+        )
+
+    def start(self) -> Statements:
+        """Every partial result starts at the identity."""
+        node = self.stage.node
+        identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
+        offset = add_index(scale_index(_variable(self.unroll), self.group.lanes), self.lane)
+        return wrap((*self.stage.loops(tile=True), *self.inner), [store(self.address(offset), identity)])
+
+    def body(self, _: Chain) -> Statements:
+        """The whole vectors, then the rest."""
+        tile = self.stage.loops(tile=True)
+        main = wrap((*tile, *self.inner), [self.main])
+        found = wrap((self.steps,), main) if self.steps.src[0].arg > 1 else main
+        if self.rest is not None:
+            rest = wrap(tile, [self.rest])
+            found = found + (wrap((self.tail,), rest) if self.tail.src[0].arg > 1 else rest)
+        return found
+
+    def finish(self) -> Statements:
+        """Join the partial results: vectors first, then the lanes of one vector by halves."""
+        node, group = self.stage.node, self.group
+        op, dtype = node.arg.op, node.dtype
+        tile = self.stage.loops(tile=True)
+        found: Statements = []
+        for step in range(1, group.unroll):
+            offset = add_index(self.lane, index_const(step * group.lanes))
+            value = UOp(Op.LOAD, dtype, (self.address(offset),))
+            found += wrap((*tile, self.lane), [combine(op, self.address(self.lane), dtype, value)])
+        values = [
+            UOp(Op.LOAD, dtype, (self.address(index_const(lane)),)) for lane in range(group.lanes)
+        ]
+        while len(values) > 1:
+            half = len(values) // 2
+            values = [values[n].alu(op, values[n + half]) for n in range(half)]
+        address = self.stage.address(self.stage.coordinates)
+        return found + wrap(tile, [combine(op, address, dtype, values[0])])
+
+
+def write_nest(kernel: UOp, plan: Plan) -> UOp:
+    """One kernel as loops over scalar expressions."""
+    return NestWriter(kernel, plan).build()
+
+

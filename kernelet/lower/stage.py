@@ -1,0 +1,374 @@
+"""Where each value of a kernel lives: the loops it is computed at and the box that is kept.
+
+In:  one kernel: SINK of STOREs over a tensor-level graph, and a Plan.
+Out: a BLOCK of loops and stores over scalar expressions.
+
+A stage is a value with loops of its own: the stored outputs, each reduction, and each value that
+the plan keeps in scratch. Its place is a loop of one of its readers: the innermost that it
+depends on, so that no work is repeated and the scratch is smallest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import InternalError
+from kernelet.graph.division import (
+    TRUE,
+    ZERO,
+    add_index,
+    index_const,
+    index_of,
+    scale_index,
+    subtract_index,
+    sum_of,
+    terms_of,
+)
+from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.movement import movement_index, unflatten_index
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+from kernelet.graph.walk import consumers_of
+from kernelet.lower.inline import Index, Inliner, Place
+from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
+
+Chain = tuple[UOp, ...]
+TILE_KINDS = frozenset({"unroll", "vector"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read of a stage: the address node, the index, and all loops around it."""
+
+    address: UOp
+    index: Index
+    chain: Chain
+
+
+@dataclass(slots=True)
+class Stage:
+    """A value with loops of its own.
+
+    `chain` are the loops that are open around its body; `lo` and `sizes` say which box of the value
+    one iteration of its place holds; `nest` and `ranges` are its own loops over that box.
+    """
+
+    number: int
+    node: UOp
+    accesses: list[Access] = field(default_factory=list)
+    place: Chain = ()
+    lo: Index = ()
+    sizes: tuple[int, ...] = ()
+    nest: Nest = ()
+    ranges: Chain = ()
+
+    @property
+    def memory(self) -> UOp:
+        """The scratch that holds the box."""
+        size = math.prod(self.sizes)
+        return UOp(Op.SCRATCH, self.node.dtype, (), ScratchArg(self.number, size))
+
+    @property
+    def coordinates(self) -> Index:
+        """Where in the value its own loops stand."""
+        axes = enumerate(self.lo)
+        return tuple(add_index(lo, coordinate_of(self.nest, self.ranges, a)) for a, lo in axes)
+
+    def address(self, index: Index) -> UOp:
+        """The scratch element that holds the value at `index`."""
+        offset, stride = ZERO, 1
+        for position, lo, size in zip(
+            reversed(index), reversed(self.lo), reversed(self.sizes), strict=True
+        ):
+            offset = add_index(offset, scale_index(subtract_index(position, lo), stride))
+            stride *= size
+        return UOp(Op.INDEX, dtypes.index, (self.memory, offset))
+
+    def loops(self, *, tile: bool) -> Chain:
+        """Its own loops: those of the register tile, or the others."""
+        pairs = zip(self.nest, self.ranges, strict=True)
+        return tuple(variable for loop, variable in pairs if (loop.kind in TILE_KINDS) == tile)
+
+
+def ranges_in(index: UOp) -> frozenset[UOp]:
+    """The loop variables that an index expression depends on."""
+    found = index.cache.get("ranges")
+    if found is None:
+        if index.op is Op.RANGE:
+            found = frozenset({index})
+        else:
+            found = frozenset().union(*[ranges_in(source) for source in index.src])
+        index.cache["ranges"] = found
+    return found  # type: ignore[no-any-return]
+
+
+def placeholder(number: int, dtype: DType) -> UOp:
+    """Stands for the scratch of a stage until its box is known."""
+    return UOp(Op.SCRATCH, dtype, (), ScratchArg(number, -1))
+
+
+class Staging:
+    """One kernel on its way from a graph to loops."""
+
+    def __init__(self, kernel: UOp, plan: Plan) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.numbers = itertools.count()
+        self.absorbed = absorbed_reductions(kernel)
+        inside = {node for nodes in self.absorbed.values() for node in nodes}
+        values = [n for n in kernel.toposort() if n.op is Op.REDUCE and n not in inside]
+        self.numbering = {node: number for number, node in enumerate(values, 1)}
+        inner = stored_candidates(kernel)
+        stored = [inner[number] for number in plan.stored]
+        order = [node for node in kernel.toposort() if node in self.numbering or node in stored]
+        for node in stored:
+            self.numbering[node] = len(values) + 1 + inner.index(node)
+        # Readers come before what they read.
+        self.order = list(reversed(order))
+        self.stages: dict[UOp, Stage] = {}
+        self.addresses: dict[UOp, tuple[Stage, Index]] = {}
+        self.grouped = dict(plan.grouped)
+        self.evaluations: dict[UOp, int] = {}
+        self.candidate_order = tuple(inner)
+        self.candidates = set(inner)
+
+    def open_ranges(self, nest: Nest) -> Chain:
+        """One loop variable for each loop of the nest."""
+        made = []
+        for loop in nest:
+            size = index_of(loop.size)
+            arg = RangeArg(next(self.numbers), loop.kind)
+            made.append(UOp(Op.RANGE, dtypes.index, (size,), arg))
+        return tuple(made)
+
+    # ---- reading ----
+
+    def inliner(self, chain: Chain, loops: Mapping[UOp, Chain] | None = None) -> Inliner:
+        """Expressions inside the loops of `chain`; reads of other stages are recorded.
+
+        A reduction in `loops` is the sum that these loops are for: its source is read instead.
+        """
+        opened = loops or {}
+        evaluated: set[UOp] = set()
+
+        def read_stage(place: Place) -> UOp | Place | None:
+            node = place.node
+            if node in self.candidates and node not in evaluated:
+                evaluated.add(node)
+                self.evaluations[node] = self.evaluations.get(node, 0) + 1
+            if node in opened:
+                axes = dict(zip(node.arg.axes, opened[node], strict=True))
+                index = [axes.get(axis, position) for axis, position in enumerate(place.index)]
+                return Place(node.src[0], tuple(index), place.gate)
+            return self.read(node, place.index, chain) if node in self.numbering else None
+
+        return Inliner(read_stage)
+
+    def read(self, node: UOp, index: Index, chain: Chain) -> UOp:
+        """A load from the scratch of a stage, at an address settled when its box is known."""
+        stage = self.stages.get(node)
+        if stage is None:
+            stage = self.stages[node] = Stage(self.numbering[node], node)
+        memory = placeholder(stage.number, node.dtype)
+        address = UOp(Op.INDEX, dtypes.index, (memory, *index))
+        stage.accesses.append(Access(address, index, chain))
+        self.addresses[address] = (stage, index)
+        return UOp(Op.LOAD, node.dtype, (address,))
+
+    # ---- placing ----
+
+    def settle(self, stage: Stage) -> None:
+        """Choose the place, compute the box, and open the stage's own loops."""
+        common = _common_prefix([access.chain for access in stage.accesses])
+        depends = frozenset().union(
+            *[ranges_in(position) for access in stage.accesses for position in access.index]
+        )
+        best = _box(stage, ())
+        for depth, variable in enumerate(common):
+            if variable.arg.kind in TILE_KINDS or variable not in depends:
+                break
+            place = common[: depth + 1]
+            found = _box(stage, place)
+            if found is not None:
+                stage.place, best = place, found
+        if best is None:
+            raise InternalError(f"lower: no place for stage {stage.number}: {stage.node!r}")
+        stage.lo, stage.sizes = best
+        stage.nest = self._box_nest(stage)
+        stage.ranges = self.open_ranges(stage.nest)
+
+    def _box_nest(self, stage: Stage) -> Nest:
+        nest: list[Loop] = []
+        for axis, size in enumerate(stage.sizes):
+            if size > 1:
+                nest += _mirrored(stage, axis) or [Loop(axis, _symbolic_size(stage, axis) or size)]
+        last = len(stage.sizes) - 1
+        if stage.node.op is not Op.REDUCE and nest and nest[-1] == Loop(last, stage.sizes[last]):
+            if stage.sizes[last] >= self.plan.lanes > 1:
+                nest = list(Split(last, self.plan.lanes, "vector").apply(tuple(nest)))
+        # The register tile is innermost, its lanes last.
+        return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
+
+
+def _common_prefix(chains: Sequence[Chain]) -> Chain:
+    first = chains[0]
+    length = min(len(chain) for chain in chains)
+    for depth in range(length):
+        if any(chain[depth] is not first[depth] for chain in chains):
+            return first[:depth]
+    return first[:length]
+
+
+def _split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
+    """The parts of an index that depend on outer loops and on inner ones; None if entangled."""
+    constant, coefficients = terms_of(index)
+    outside: dict[UOp, int] = {}
+    inside: dict[UOp, int] = {}
+    for atom, factor in coefficients.items():
+        inner = [variable for variable in ranges_in(atom) if variable not in outer]
+        if not inner:
+            outside[atom] = factor
+        elif len(inner) == len(ranges_in(atom)):
+            inside[atom] = factor
+        else:
+            return None
+    return sum_of(0, outside), sum_of(constant, inside)
+
+
+def _box(stage: Stage, place: Chain) -> tuple[Index, tuple[int, ...]] | None:
+    """The box of the value that is read inside one iteration of `place`; None if illegal."""
+    outer = frozenset(place)
+    lo: list[UOp] = []
+    sizes: list[int] = []
+    for axis, dim in enumerate(stage.node.shape):
+        splits = [_split_index(access.index[axis], outer) for access in stage.accesses]
+        first = splits[0]
+        if first is None:
+            return None
+        low, high = math.inf, -math.inf
+        for split in splits:
+            if split is None or split[0] is not first[0]:
+                return None
+            low, high = min(low, split[1].bounds.min), max(high, split[1].bounds.max)
+        if not place and first[0] is ZERO:
+            # At the top the whole value is the largest box that makes sense.
+            low, high = max(low, 0), min(high, max_dim(dim) - 1)
+        lo.append(add_index(first[0], index_const(int(low))))
+        sizes.append(int(high - low) + 1)
+    return tuple(lo), tuple(sizes)
+
+
+def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
+    outer = frozenset(stage.place)
+    found = set()
+    for access in stage.accesses:
+        split = _split_index(access.index[axis], outer)
+        assert split is not None
+        found.add(split[1])
+    return found
+
+
+def _mirrored(stage: Stage, axis: int) -> list[Loop] | None:
+    """The loops of the readers' register tile along an axis, to be used for filling too."""
+    parts = _inner_parts(stage, axis)
+    if len(parts) != 1:
+        return None
+    constant, coefficients = terms_of(parts.pop())
+    loops = []
+    expected = 1
+    for atom, factor in sorted(coefficients.items(), key=lambda item: item[1]):
+        if atom.op is not Op.RANGE or atom.arg.kind not in TILE_KINDS or factor != expected:
+            return None
+        loops.append(Loop(axis, atom.src[0].arg, factor, atom.arg.kind))
+        expected *= atom.src[0].arg
+    return list(reversed(loops)) if expected == stage.sizes[axis] and constant == 0 else None
+
+
+def _symbolic_size(stage: Stage, axis: int) -> Dim | None:
+    """The size of the one symbolic loop that reads along an axis."""
+    parts = _inner_parts(stage, axis)
+    part = parts.pop()
+    if parts or part.op is not Op.RANGE or part.src[0].op is Op.CONST:
+        return None
+    return part.src[0]
+
+
+def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    """Sums right below a sum, with movement ops between: one sum over all their axes.
+
+    sum_r pad(sum_k x[r, k])  ->  sum_{r, k} pad(x[r, k])
+    """
+    consumers = consumers_of(kernel)
+    found: dict[UOp, tuple[UOp, ...]] = {}
+    for node in kernel.toposort():
+        if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
+            continue
+        below = node.src[0]
+        while below.op in MOVEMENT and len(consumers[below]) == 1:
+            below = below.src[0]
+        inner = below.op is Op.REDUCE and below.arg.op is Op.ADD and len(consumers[below]) == 1
+        found[node] = (below, *found.pop(below)) if inner else ()
+    return found
+
+
+def stored_candidates(kernel: UOp) -> list[UOp]:
+    """The inline values that a plan may keep in scratch: elementwise and above a reduction."""
+    found = []
+    below: set[UOp] = set()
+    for node in kernel.toposort():
+        if node.op is Op.REDUCE or any(source in below for source in node.src):
+            below.add(node)
+            if node.op in (Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL):
+                found.append(node)
+    return found
+
+
+# ---- the output ----
+
+
+def output_shape(kernel: UOp) -> tuple[Dim, ...]:
+    """The shape that all stores of a kernel share."""
+    return kernel.src[0].src[1].shape
+
+
+def root_nest(kernel: UOp, plan: Plan) -> Nest:
+    """The loops over the outputs; axes that the plan merges count as one."""
+    shape = output_shape(kernel)
+    merged = plan.merged or tuple((axis,) for axis in range(len(shape)))
+    nest = []
+    for group, axes in enumerate(merged):
+        size: Dim = 1
+        for axis in axes:
+            dim = shape[axis]
+            size = dim if isinstance(size, int) and size == 1 else size * dim
+        if not (isinstance(size, int) and size == 1):
+            nest.append(Loop(group, size))
+    return apply_transforms(tuple(nest), plan.root)
+
+
+def root_coordinates(kernel: UOp, plan: Plan, nest: Nest, ranges: Chain) -> Index:
+    """The index of the outputs at one iteration of all loops."""
+    shape = output_shape(kernel)
+    merged = plan.merged or tuple((axis,) for axis in range(len(shape)))
+    index: list[UOp] = []
+    for group, axes in enumerate(merged):
+        position = coordinate_of(nest, ranges, group)
+        if len(axes) == 1:
+            index.append(position)
+        else:
+            index += unflatten_index(position, tuple(shape[axis] for axis in axes))
+    return tuple(index)
+
+
+def target_address(target: UOp, index: Index) -> UOp:
+    """Where in its memory a store writes the element at `index`."""
+    node = target
+    while node.op in MOVEMENT:
+        index, gate = movement_index(node, index)
+        assert gate is TRUE, "a store cannot go through padding"
+        node = node.src[0]
+    return UOp(Op.INDEX, dtypes.index, (node, index[0]))

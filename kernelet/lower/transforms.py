@@ -1,0 +1,154 @@
+"""Loop changes as data: how the axes of one stage become loops.
+
+In:  the sizes of the axes of a stage.
+Out: a `Nest`: loops from the outermost to the innermost, each a step along one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kernelet.graph.division import (
+    ZERO,
+    add_index,
+    index_const,
+    minimum_index,
+    scale_index,
+)
+from kernelet.graph.infer import Dim
+from kernelet.graph.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop: each iteration moves `stride` elements along `axis`.
+
+    `limit` is the last start that a tile may have: an axis that the tile does not divide ends with
+    a tile that overlaps the one before, so that every tile is whole.
+    """
+
+    axis: int
+    size: Dim
+    stride: int = 1
+    kind: str = "loop"
+    limit: int | None = None
+
+
+Nest = tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Cut the innermost loop of an axis in two.
+
+    for i in 64  ->  for i in 2: for j in 32 (kind): at i * 32 + j
+    """
+
+    axis: int
+    factor: int
+    kind: str = "loop"
+
+    def apply(self, nest: Nest) -> Nest:
+        """The nest with the inner half last of all loops."""
+        position = max(n for n, loop in enumerate(nest) if loop.axis == self.axis)
+        loop = nest[position]
+        assert isinstance(loop.size, int), "a symbolic axis cannot be split"
+        inner = replace(loop, size=self.factor, kind=self.kind, limit=None)
+        if loop.size == self.factor:
+            return (*nest[:position], *nest[position + 1 :], inner)
+        whole = loop.size % self.factor == 0
+        outer = replace(
+            loop,
+            size=-(-loop.size // self.factor),
+            stride=loop.stride * self.factor,
+            limit=None if whole else (loop.size - self.factor) * loop.stride,
+        )
+        return (*nest[:position], outer, *nest[position + 1 :], inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Put the loops in another order.
+
+    for i: for j: ...  ->  for j: for i: ...
+    """
+
+    order: tuple[int, ...]
+
+    def apply(self, nest: Nest) -> Nest:
+        """The nest with loop `order[n]` at position n."""
+        assert sorted(self.order) == list(range(len(nest)))
+        return tuple(nest[position] for position in self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Share the outermost loop out to threads.
+
+    for i in 64: ...  ->  for i in begin..end: ..., once for each thread
+    """
+
+    def apply(self, nest: Nest) -> Nest:
+        """The nest with its first loop of kind thread."""
+        return (replace(nest[0], kind="thread"), *nest[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLanes:
+    """Keep `unroll` * `lanes` partial results of a reduction and join them at the end.
+
+    for k in K: acc += x[k]
+    ->  for k in K // f: for l in f: part[l] += x[k * f + l]
+        for k in K % f: acc += x[K // f * f + k]
+        for l in f: acc += part[l]
+    """
+
+    axis: int
+    unroll: int
+    lanes: int
+
+
+Transform = Split | Reorder | Parallel
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All decisions about one kernel.
+
+    `merged` joins neighbouring axes of the output: each entry lists the axes of one loop. `root`
+    are the transforms of the output's nest, `grouped` those of reductions, by stage number;
+    `stored` are the numbers of the inline values that get scratch, filled
+    `lanes` at a time.
+    """
+
+    merged: tuple[tuple[int, ...], ...] = ()
+    root: tuple[Transform, ...] = ()
+    grouped: tuple[tuple[int, GroupLanes], ...] = ()
+    stored: tuple[int, ...] = ()
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        parts = [repr(transform) for transform in self.root]
+        parts += [f"stage {number}: {group!r}" for number, group in self.grouped]
+        return "; ".join(parts) or "no transforms"
+
+
+def apply_transforms(nest: Nest, transforms: Sequence[Transform]) -> Nest:
+    """The nest after all transforms, first to last."""
+    for transform in transforms:
+        nest = transform.apply(nest)
+    return nest
+
+
+def coordinate_of(nest: Nest, ranges: Sequence[UOp], axis: int) -> UOp:
+    """Where along `axis` the loops stand."""
+    total = ZERO
+    for loop, variable in zip(nest, ranges, strict=True):
+        if loop.axis != axis:
+            continue
+        step = scale_index(variable, loop.stride)
+        if loop.limit is not None:
+            step = minimum_index(step, index_const(loop.limit))
+        total = add_index(total, step)
+    return total
