@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kernelet.base import scalars
+
 
 class Op(enum.IntEnum):
     """Kinds of nodes, grouped by where they occur."""
@@ -98,95 +100,34 @@ class OpInfo:
     identity: float | None = None
 
 
-def _exp2(x: float) -> float:
-    try:
-        return math.exp2(x) if hasattr(math, "exp2") else 2.0**x
-    except OverflowError:
-        return math.inf
-
-
-def _log2(x: float) -> float:
-    if math.isnan(x) or x < 0:
-        return math.nan
-    return math.log2(x) if x > 0 else -math.inf
-
-
-def _reciprocal(x: float) -> float:
-    return 1 / x if x else math.copysign(math.inf, x)
-
-
-def _sqrt(x: float) -> float:
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def _sin(x: float) -> float:
-    return math.sin(x) if math.isfinite(x) else math.nan
-
-
-def _maximum(x: float, y: float) -> float:
-    return x if x > y or x != x else y
-
-
-def _floor_divide(x: int, y: int) -> int:
-    return x // y if y else 0
-
-
-def _floor_modulo(x: int, y: int) -> int:
-    return x % y if y else 0
-
-
-def _trunc_divide(x: int, y: int) -> int:
-    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else 0
-
-
-def _truncate(x: float) -> float:
-    # The sign of zero stays: trunc(-0.5) is -0.0.
-    return math.copysign(math.trunc(x), x) if isinstance(x, float) and math.isfinite(x) else x
-
-
-def _shift_left(x: int, y: int) -> int:
-    # No program shifts by more than the width; a huge number must not be built all the same.
-    return x << y if 0 <= y < 64 else 0
-
-
-def _shift_right(x: int, y: int) -> int:
-    return x >> y if y >= 0 else 0
-
-
-def _divide(x: float, y: float) -> float:
-    if y:
-        return x / y
-    return math.nan if x == 0 or x != x else math.copysign(math.inf, x) * math.copysign(1, y)
-
-
 OP_TABLE: dict[Op, OpInfo] = {
-    Op.EXP2: OpInfo(1, _exp2),
-    Op.LOG2: OpInfo(1, _log2),
-    Op.SIN: OpInfo(1, _sin),
-    Op.SQRT: OpInfo(1, _sqrt),
-    Op.RECIPROCAL: OpInfo(1, _reciprocal),
-    Op.NEG: OpInfo(1, lambda x: -x),
-    Op.TRUNC: OpInfo(1, _truncate),
+    Op.EXP2: OpInfo(1, scalars.exp2),
+    Op.LOG2: OpInfo(1, scalars.log2),
+    Op.SIN: OpInfo(1, scalars.sine),
+    Op.SQRT: OpInfo(1, scalars.square_root),
+    Op.RECIPROCAL: OpInfo(1, scalars.reciprocal),
+    Op.NEG: OpInfo(1, scalars.negate),
+    Op.TRUNC: OpInfo(1, scalars.truncate),
     Op.CAST: OpInfo(1, lambda x: x),
     Op.BITCAST: OpInfo(1, lambda x: x),
     Op.ADD: OpInfo(2, lambda x, y: x + y, True, True, identity=0),
     Op.MUL: OpInfo(2, lambda x, y: x * y, True, True, identity=1),
-    Op.MAX: OpInfo(2, _maximum, True, True, identity=-math.inf),
-    Op.MOD: OpInfo(2, _floor_modulo),
-    Op.IDIV: OpInfo(2, _floor_divide),
+    Op.MAX: OpInfo(2, scalars.maximum, True, True, identity=-math.inf),
+    Op.MOD: OpInfo(2, scalars.floor_modulo),
+    Op.IDIV: OpInfo(2, scalars.floor_divide),
     Op.CMPLT: OpInfo(2, lambda x, y: x < y, compares=True),
     Op.CMPNE: OpInfo(2, lambda x, y: x != y, True, compares=True),
     Op.AND: OpInfo(2, lambda x, y: x & y, True, True),
     Op.OR: OpInfo(2, lambda x, y: x | y, True, True, identity=0),
     Op.XOR: OpInfo(2, lambda x, y: x ^ y, True, True, identity=0),
-    Op.SHL: OpInfo(2, _shift_left),
-    Op.SHR: OpInfo(2, _shift_right),
+    Op.SHL: OpInfo(2, scalars.shift_left),
+    Op.SHR: OpInfo(2, scalars.shift_right),
     Op.WHERE: OpInfo(3, lambda condition, x, y: x if condition else y),
-    Op.MULACC: OpInfo(3, lambda x, y, z: x * y + z),
+    Op.MULACC: OpInfo(3, scalars.multiply_add),
     Op.SUB: OpInfo(2, lambda x, y: x - y),
-    Op.FDIV: OpInfo(2, _divide),
-    Op.TRUNCDIV: OpInfo(2, _trunc_divide),
-    Op.TRUNCMOD: OpInfo(2, lambda x, y: x - y * _trunc_divide(x, y)),
+    Op.FDIV: OpInfo(2, scalars.divide),
+    Op.TRUNCDIV: OpInfo(2, scalars.trunc_divide),
+    Op.TRUNCMOD: OpInfo(2, scalars.trunc_modulo),
 }
 
 ELEMENTWISE = frozenset(OP_TABLE)
