@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from kernelet.base.errors import ArgumentError
 
@@ -22,9 +23,9 @@ Value = int | str
 DEVICES = ("CPU", "LLVM", "PYTHON", "OPENCL", "CUDA", "HIP", "METAL", "WEBGPU", "NULL")
 
 
-def _setting(default: Value, variable: str, meaning: str, affects_code: bool = False) -> Value:
+def _setting(default: Value, variable: str, meaning: str, affects_code: bool = False) -> Any:  # noqa: ANN401
     facts = {"variable": variable, "meaning": meaning, "affects_code": affects_code}
-    return field(default=default, metadata=facts)  # type: ignore[return-value]
+    return field(default=default, metadata=facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +36,22 @@ class Config:
     0
     """
 
-    debug: int = _setting(0, "DEBUG", "how much to show, 0 to 7")  # type: ignore[assignment]
-    beam: int = _setting(0, "BEAM", "width of the kernel search; 0: heuristics alone", True)  # type: ignore[assignment]
-    device: str = _setting("", "DEV", "the default device; empty: the best there is")  # type: ignore[assignment]
-    jit: int = _setting(1, "JIT", "1: TinyJit captures and replays; 0: it calls through")  # type: ignore[assignment]
-    training: int = _setting(0, "TRAINING", "1: dropout and batch statistics are on")  # type: ignore[assignment]
-    viz: int = _setting(0, "VIZ", "1: record every rewrite for the explorer")  # type: ignore[assignment]
-    profile: int = _setting(0, "PROFILE", "1: record launches for the profiler")  # type: ignore[assignment]
-    verify: int = _setting(0, "VERIFY", "1: check the spec after every pass")  # type: ignore[assignment]
-    threads: int = _setting(0, "THREADS", "threads of a CPU launch; 0: one a core", True)  # type: ignore[assignment]
-    parallel: int = _setting(-1, "PARALLEL", "compile processes; 0: none, -1: one a core")  # type: ignore[assignment]
-    cache: int = _setting(1, "CACHE", "1: keep compiled programs on disk; 0: do not")  # type: ignore[assignment]
-    compiler: str = _setting("", "CC", "C compiler of the CPU device; empty: clang, else gcc", True)  # type: ignore[assignment]
-    cache_folder: str = _setting("", "KERNELET_CACHE", "where cached files are kept")  # type: ignore[assignment]
+    debug: int = _setting(0, "DEBUG", "how much to show, 0 to 7")
+    beam: int = _setting(0, "BEAM", "width of the kernel search; 0: heuristics alone", True)
+    device: str = _setting("", "DEV", "the default device; empty: the best there is")
+    jit: int = _setting(1, "JIT", "1: TinyJit captures and replays; 0: it calls through")
+    training: int = _setting(0, "TRAINING", "1: dropout and batch statistics are on")
+    viz: int = _setting(0, "VIZ", "1: record every rewrite for the explorer")
+    profile: int = _setting(0, "PROFILE", "1: record launches for the profiler")
+    verify: int = _setting(0, "VERIFY", "1: check the spec after every pass")
+    threads: int = _setting(0, "THREADS", "threads of a CPU launch; 0: one a core", True)
+    parallel: int = _setting(-1, "PARALLEL", "compile processes; 0: none, -1: one a core")
+    cache: int = _setting(1, "CACHE", "1: keep compiled programs on disk; 0: do not")
+    compiler: str = _setting("", "CC", "C compiler of the CPU device; empty: clang, else gcc", True)
+    cache_folder: str = _setting("", "KERNELET_CACHE", "where cached files are kept")
     data_folder: str = _setting(
-        "", "KERNELET_DATA", "where data sets are kept; yours is read as is"
-    )  # type: ignore[assignment]
+        "", "KERNELET_DATA", "your data sets, read as they are; empty: a folder in the cache"
+    )
 
 
 _FIELDS = fields(Config)
@@ -81,7 +82,7 @@ def from_environment(environment: Mapping[str, str]) -> Config:
     >>> from_environment({"DEBUG": "2", "LLVM": "1", "DEV": "CPU"}).device
     'LLVM'
     """
-    changes: dict[str, Value] = {}
+    changes: dict[str, Any] = {}
     for item in _FIELDS:
         text = environment.get(item.metadata["variable"], "")
         if text:
@@ -92,9 +93,8 @@ def from_environment(environment: Mapping[str, str]) -> Config:
     changes["device"] = str(changes.get("device", "")).upper()
     folder = str(changes.get("cache_folder", "")) or _platform_cache(environment)
     changes["cache_folder"] = os.path.expanduser(folder)
-    data = str(changes.get("data_folder", "")) or os.path.join(changes["cache_folder"], "data")
-    changes["data_folder"] = os.path.expanduser(data)
-    return replace(_DEFAULTS, **changes)  # type: ignore[arg-type]
+    changes["data_folder"] = os.path.expanduser(str(changes.get("data_folder", "")))
+    return replace(_DEFAULTS, **changes)
 
 
 def _converted(name: str, asked: str, value: object) -> Value:
@@ -132,15 +132,17 @@ def update(**changes: Value) -> None:
     """Change settings for the rest of the process, in this thread and in those that start later."""
     global _base  # noqa: PLW0603 - the one place that holds the process's settings
     checked = _checked("config.update", changes)
-    _base = replace(_base, **checked)  # type: ignore[arg-type]
+    _base = replace(_base, **checked)
     active = _active.get()
     if active is not None:
-        _active.set(replace(active, **checked))  # type: ignore[arg-type]
+        _active.set(replace(active, **checked))
 
 
-def _checked(caller: str, changes: Mapping[str, Value]) -> dict[str, Value]:
-    checked: dict[str, Value] = {}
+def _checked(caller: str, changes: Mapping[str, Value]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
     for name, value in changes.items():
+        if name.upper() in DEVICES:
+            name, value = "device", name if value else ""
         found = _NAMES.get(name.upper())
         if found is None:
             known = ", ".join(item.metadata["variable"] for item in _FIELDS)
@@ -167,7 +169,7 @@ class Context(contextlib.ContextDecorator):
         self._tokens: list[Token[Config | None]] = []
 
     def __enter__(self) -> Context:
-        self._tokens.append(_active.set(replace(current(), **self._changes)))  # type: ignore[arg-type]
+        self._tokens.append(_active.set(replace(current(), **self._changes)))
         return self
 
     def __exit__(self, *_error: object) -> None:

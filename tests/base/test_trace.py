@@ -1,0 +1,65 @@
+from kernelet.base import trace
+from kernelet.base.config import Context
+
+
+def test_nobody_listening_means_nothing_is_wanted():
+    with Context(DEBUG=0):
+        assert not trace.wants("kernel")
+
+
+def test_a_reader_gets_the_kinds_it_asked_for_and_no_more():
+    seen = []
+    with Context(DEBUG=0), trace.reading(seen.append, "kernel"):
+        trace.emit("kernel", "add", "fast", operations=4)
+        trace.emit("source", "add", "void add() {}")
+    trace.emit("kernel", "later")
+    assert [(event.name, event.text, event.numbers) for event in seen] == [
+        ("add", "fast", {"operations": 4})
+    ]
+
+
+def test_two_readers_of_a_kind_both_hear_and_leave_alone():
+    first, second = [], []
+    with trace.reading(first.append, "device"):
+        with trace.reading(second.append, "device"):
+            trace.emit("device", "one")
+        trace.emit("device", "two")
+    assert ([event.name for event in first], [event.name for event in second]) == (
+        ["one", "two"],
+        ["one"],
+    )
+
+
+def test_each_debug_level_shows_its_kinds_and_those_below(capsys):
+    with Context(DEBUG=2):
+        trace.emit("kernel", "add_4", "1 us")
+        trace.emit("source", "add_4", "void add_4()")
+    with Context(DEBUG=4):
+        trace.emit("source", "add_4", "for (;;)")
+    shown = capsys.readouterr().out
+    assert "add_4  1 us" in shown
+    assert "void add_4()" not in shown
+    assert "for (;;)" in shown
+
+
+def test_warnings_are_shown_on_standard_error_at_every_level(capsys):
+    with Context(DEBUG=0):
+        trace.emit("warning", "slow", "the search was stopped")
+    assert capsys.readouterr().err == "kernelet: the search was stopped\n"
+
+
+def test_a_short_task_shows_no_progress(capsys):
+    with trace.Progress("download", 10) as progress:
+        progress.advance(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_task_shows_how_far_it_is(capsys):
+    progress = trace.Progress("download", 10, "MB")
+    progress._next = 0
+    with progress:
+        progress.advance(5)
+        progress.advance(5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("kernelet: download: 5/10 MB (50%)")
+    assert lines[-1].startswith("kernelet: download: 10/10 MB (100%)")
