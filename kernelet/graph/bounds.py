@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernelet.base.dtype import Scalar
+from kernelet.base.dtype import DType, Scalar
 from kernelet.graph.ops import OP_TABLE, Op
 
 if TYPE_CHECKING:
@@ -20,14 +20,40 @@ class Bounds(NamedTuple):
 
 
 _UNCHANGED = frozenset(
-    {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SHRINK, Op.FLIP, Op.CONTIGUOUS, Op.DETACH, Op.COPY}
+    {
+        Op.RESHAPE,
+        Op.PERMUTE,
+        Op.EXPAND,
+        Op.SHRINK,
+        Op.FLIP,
+        Op.CONTIGUOUS,
+        Op.DETACH,
+        Op.COPY,
+        Op.BIND,
+        Op.EXTRACT,
+    }
 )
+_DIVISIONS = frozenset({Op.IDIV, Op.MOD, Op.TRUNCDIV, Op.TRUNCMOD})
+
+
+@cache
+def _whole(dtype: DType) -> Bounds:
+    return Bounds(0, 0) if dtype.kind == "void" else Bounds(dtype.min, dtype.max)
 
 
 def bounds_of(node: UOp) -> Bounds:
-    """Bounds from those of the sources; those of the dtype where nothing better is known."""
+    """Bounds from those of the sources; those of the dtype where nothing better is known.
+
+    A float may be NaN as well, which no bounds say.
+    """
     op = node.op
-    whole = Bounds(node.dtype.min, node.dtype.max) if node.dtype.kind != "void" else Bounds(0, 0)
+    whole = _whole(node.dtype)
+    if op in OP_TABLE:
+        found = None if node.dtype.is_float else _arithmetic(node)
+        # A value that may leave its dtype wraps, so nothing is known of it.
+        if found is None or found.min < whole.min or found.max > whole.max:
+            return whole
+        return Bounds(bool(found.min), bool(found.max)) if node.dtype.is_bool else found
     if op is Op.CONST:
         return whole if node.arg != node.arg else Bounds(node.arg, node.arg)
     if op is Op.VARIABLE:
@@ -38,24 +64,24 @@ def bounds_of(node: UOp) -> Bounds:
         return Bounds(0, max(last - 1, 0))
     if op is Op.RANGE:
         return Bounds(0, max(int(node.src[0].bounds.max) - 1, 0))
-    if op in _UNCHANGED or op is Op.BIND:
+    if op in _UNCHANGED:
         return node.src[0].bounds
-    if node.dtype.is_float or op not in OP_TABLE:
-        return whole
-    found = _arithmetic(node)
-    # A value that may leave its dtype wraps, so nothing is known of it.
-    if found is None or found.min < whole.min or found.max > whole.max:
-        return whole
-    return found
+    if op is Op.VECTORIZE and node.src:
+        parts = [source.bounds for source in node.src]
+        return Bounds(min(part.min for part in parts), max(part.max for part in parts))
+    return whole
 
 
 def _arithmetic(node: UOp) -> Bounds | None:
     op = node.op
-    if any(source.dtype.is_float for source in node.src):
-        return None
-    parts = [source.bounds for source in node.src]
+    parts = []
+    for source in node.src:
+        if source.dtype.is_float:
+            return None
+        low, high = source.bounds
+        parts.append(Bounds(int(low), int(high)))
     if op is Op.WHERE:
-        return Bounds(min(parts[1].min, parts[2].min), max(parts[1].max, parts[2].max))
+        return _choice(*parts)
     if op in (Op.CAST, Op.TRUNC):
         return parts[0]
     if op is Op.NEG:
@@ -63,6 +89,14 @@ def _arithmetic(node: UOp) -> Bounds | None:
     if len(parts) == 2:
         return _binary(op, *parts)
     return None
+
+
+def _choice(condition: Bounds, if_true: Bounds, if_false: Bounds) -> Bounds:
+    if condition.min:
+        return if_true
+    if not condition.max:
+        return if_false
+    return Bounds(min(if_true.min, if_false.min), max(if_true.max, if_false.max))
 
 
 def _binary(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
@@ -80,31 +114,40 @@ def _binary(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
         apart = left.max < right.min or right.max < left.min
         same = left.min == left.max == right.min == right.max
         return Bounds(apart, not same)
-    if op in (Op.IDIV, Op.TRUNCDIV) and right.min > 0:
+    return _divided(op, left, right) if op in _DIVISIONS else _bits(op, left, right)
+
+
+def _divided(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
+    if right.min <= 0:
+        return None
+    if op in (Op.IDIV, Op.TRUNCDIV):
         return _corners(op, left, right)
-    if op in (Op.MOD, Op.TRUNCMOD) and right.min > 0:
-        return _modulo(op, left, right)
-    if op is Op.AND and isinstance(left.min, bool):
-        return Bounds(left.min and right.min, left.max and right.max)
-    if op is Op.AND and left.min >= 0 and right.min >= 0:
-        return Bounds(0, min(left.max, right.max))
-    if op is Op.OR and isinstance(left.min, bool):
-        return Bounds(left.min or right.min, left.max or right.max)
-    if op is Op.SHR and right.min >= 0 and not math.isinf(left.max):
+    if op is Op.TRUNCMOD and left.min < 0:
+        return None
+    size = right.max
+    if right.min == size and left.min // size == left.max // size:
+        return Bounds(left.min % size, left.max % size)
+    return Bounds(0, min(size - 1, left.max) if left.min >= 0 else size - 1)
+
+
+def _bits(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
+    if left.min == left.max and right.min == right.max:
         return _corners(op, left, right)
-    return None
+    if right.min < 0:
+        return None
+    if op is Op.SHR or (op is Op.SHL and right.max < 64):
+        return _corners(op, left, right)
+    if op is Op.AND:
+        return Bounds(0, right.max if left.min < 0 else min(left.max, right.max))
+    if left.min < 0:
+        return None
+    ones = (1 << max(int(left.max).bit_length(), int(right.max).bit_length())) - 1
+    if op is Op.OR:
+        return Bounds(max(left.min, right.min), ones)
+    return Bounds(0, ones) if op is Op.XOR else None
 
 
 def _corners(op: Op, left: Bounds, right: Bounds) -> Bounds:
     meaning = OP_TABLE[op].meaning
     values = [meaning(x, y) for x in left for y in right]
     return Bounds(min(values), max(values))
-
-
-def _modulo(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
-    if op is Op.TRUNCMOD and left.min < 0:
-        return None
-    size = right.max
-    if right.min == right.max and left.min // size == left.max // size:
-        return Bounds(left.min % size, left.max % size)
-    return Bounds(0, min(size - 1, left.max) if left.min >= 0 else size - 1)

@@ -235,7 +235,8 @@ class UOp(_Fields):
     @staticmethod
     def const(value: Scalar, dtype: DType) -> UOp:
         """A number, rounded or wrapped to what `dtype` holds."""
-        if dtype.kind != "index":
+        # Most constants are indices inside kernels, which nothing wraps.
+        if not (dtype is dtypes.index and type(value) is int) and dtype.kind != "void":
             value = round_to(dtype, value)
         return UOp(_CONST, dtype, (), value)
 
