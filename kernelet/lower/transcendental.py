@@ -1,0 +1,432 @@
+"""Write exp2, log2 and sin with additions, multiplications and bits, for targets without them.
+
+In:  an argument of dtype float32 or float64 (or a vector of them), and the Target.
+Out: an expression with no branch and no table, so that it vectorizes.
+
+Every polynomial is a minimax fit (Remez exchange in 160 bits on 1500 Chebyshev points, weighted
+for relative error, coefficients rounded one after the other with the rest fitted again). Errors
+in units in the last place (ulp), with fused multiply-add and without:
+
+=========  =======================  ==============================================
+function   float32                  float64
+=========  =======================  ==============================================
+exp2, exp  1.3 fused, 2.0 without   1.5 fused, 2.0 without
+log2       1.8 fused, 2.0 without   2.4 fused, 2.9 without
+sin, cos   1.5 where |x| <= 8192    1.5 where |x| <= 2**20; 1e-16 absolute beyond
+=========  =======================  ==============================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernelet.base.dtype import DType, Scalar, dtypes, round_float
+from kernelet.base.target import Target
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The bits of a float: `mantissa` of them below the exponent, which is stored plus `bias`."""
+
+    unsigned: DType
+    signed: DType
+    mantissa: int
+    bias: int
+
+    @property
+    def rounder(self) -> float:
+        """Adding this leaves the nearest integer in the low bits: 1.5 * 2**mantissa."""
+        return 1.5 * 2.0**self.mantissa
+
+
+_LAYOUTS = {
+    dtypes.float32: _Layout(dtypes.uint32, dtypes.int32, 23, 127),
+    dtypes.float64: _Layout(dtypes.uint64, dtypes.int64, 52, 1023),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Exponential:
+    """base**x = polynomial(remainder) * 2**(2 * half), half = round(x * scale).
+
+    The remainder is x - half * (high + low); beyond `least` and `greatest` the result is 0 or inf.
+    """
+
+    scale: float
+    high: float
+    low: float
+    least: float
+    greatest: float
+    polynomial: tuple[float, ...]
+
+
+# Relative errors 2**-24.7 and 2**-54.3 on [-1, 1]. The values at -1 and 1 come out exact even in
+# floating point, so that exp2 of an integer is a power of two.
+_EXP2 = {
+    dtypes.float32: _Exponential(
+        0.5,
+        2.0,
+        0.0,
+        -151.0,
+        129.0,
+        (
+            1.0,
+            0.6931474208831787,
+            0.24022667109966278,
+            0.05550221726298332,
+            0.0096168527379632,
+            0.0013369403313845396,
+            0.00015647470718249679,
+            1.3418753951555118e-05,
+        ),
+    ),
+    dtypes.float64: _Exponential(
+        0.5,
+        2.0,
+        0.0,
+        -1076.0,
+        1025.0,
+        (
+            1.0,
+            0.693147180559945,
+            0.24022650695910047,
+            0.055504108664830985,
+            0.009618129107634852,
+            0.0013333558145675807,
+            0.00015403530388321044,
+            1.525273406052745e-05,
+            1.3215488508728807e-06,
+            1.0178043833655641e-07,
+            7.0546283161310046e-09,
+            4.448824749105314e-10,
+            2.5902265156264064e-11,
+            1.275119438787289e-12,
+        ),
+    ),
+}
+
+# Relative errors 2**-24.5 and 2**-55.2 on [-ln 2, ln 2]. `high` has so few bits that its product
+# with `half` is exact.
+_EXP = {
+    dtypes.float32: _Exponential(
+        0.7213475204444817,
+        1.38629150390625,
+        2.857213530660374e-06,
+        -105.0,
+        89.0,
+        (
+            1.0,
+            1.0000003576278687,
+            0.5000003576278687,
+            0.1666611135005951,
+            0.04166185110807419,
+            0.008357002399861813,
+            0.0014090543845668435,
+            0.00017061804828699678,
+        ),
+    ),
+    dtypes.float64: _Exponential(
+        0.7213475204444817,
+        1.3862943611202354,
+        -3.447888905122967e-13,
+        -746.0,
+        710.0,
+        (
+            1.0,
+            0.9999999999999996,
+            0.49999999999999956,
+            0.16666666666669258,
+            0.04166666666669272,
+            0.008333333332904654,
+            0.0013888888884531817,
+            0.00019841270143159916,
+            2.4801590418471135e-05,
+            2.7557216670116167e-06,
+            2.7556237171679225e-07,
+            2.506859476165515e-08,
+            2.1056732200735683e-09,
+            1.509205479196634e-10,
+        ),
+    ),
+}
+
+# log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1]: relative error 2**-26.0.
+_LOG2_FLOAT32 = (
+    1.4426950216293335,
+    -0.7213472723960876,
+    0.48090463876724243,
+    -0.3607059419155121,
+    0.2882278859615326,
+    -0.23914343118667603,
+    0.21041204035282135,
+    -0.2005351334810257,
+    0.15466846525669098,
+    -0.04989758878946304,
+)
+# 2 * atanh(s) / (s * ln 2) in powers of s * s, |s| <= 3 - sqrt(8): relative error 2**-56.0.
+_LOG2_FLOAT64 = (
+    2.8853900817779268,
+    0.9617966939260755,
+    0.5770780163070052,
+    0.41219859367038186,
+    0.32059773460903945,
+    0.26237668253805835,
+    0.21980811408424827,
+    0.22490838597431614,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Circular:
+    """What sine needs: pi / 2 as a sum whose first two parts have few bits, and polynomials.
+
+    sin(r) = r + r**3 * sine(r * r) and cos(r) = 1 - r * r / 2 + r**4 * cosine(r * r).
+    Up to 2**limit the parts of pi / 2 are precise enough.
+    """
+
+    parts: tuple[float, float, float]
+    limit: int
+    sine: tuple[float, ...]
+    cosine: tuple[float, ...]
+
+
+# Relative errors on [-pi/4, pi/4]: sine 2**-27.8 and 2**-57.7, cosine 2**-32.7 and 2**-63.7.
+_CIRCULAR = {
+    dtypes.float32: _Circular(
+        (1.5703125, 0.0004837512969970703, 7.549790126404332e-08),
+        13,
+        (-0.16666653752326965, 0.008332106284797192, -0.00019507882825564593),
+        (0.04166664555668831, -0.0013887297827750444, 2.443008816044312e-05),
+    ),
+    dtypes.float64: _Circular(
+        (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+        20,
+        (
+            -0.16666666666666627,
+            0.008333333333321067,
+            -0.00019841269828696332,
+            2.7557313297884756e-06,
+            -2.5050695365524336e-08,
+            1.5893106878745271e-10,
+        ),
+        (
+            0.04166666666666658,
+            -0.001388888888887097,
+            2.4801587287528062e-05,
+            -2.755731379163046e-07,
+            2.087564750348415e-09,
+            -1.1355744916340456e-11,
+        ),
+    ),
+}
+
+# The first 1120 bits of 1 / (2 * pi), cut off.
+_TURN_BITS = 1120
+_TURN = int(
+    "28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef1586dc91b8e909374b801924bba"
+    "827464873f877ac72c4a69cfba208d7d4baed1213a671c09ad17df904e64758e60d4ce7d272117e2ef7e4a0e"
+    "c7fe25fff7816603fbcbc462d6829b47db4d9fb3c9f2c26dd3d18fd9a797fa8b5d49eeb1faf97c5ecf41ce7d"
+    "e294a4ba9afed7ec",
+    16,
+)
+
+
+def exp2(x: UOp, target: Target) -> UOp:
+    """2**x; an integer gives a power of two exactly, subnormal results are rounded once."""
+    return _exponential(x, _EXP2[x.dtype.scalar], target)
+
+
+def exp(x: UOp, target: Target) -> UOp:
+    """e**x, as cheap as exp2 and without the error that rounding x * log2(e) brings."""
+    return _exponential(x, _EXP[x.dtype.scalar], target)
+
+
+def log2(x: UOp, target: Target) -> UOp:
+    """The logarithm to base 2: -inf at 0, NaN below."""
+    layout = _LAYOUTS[x.dtype.scalar]
+    signed = layout.signed.vec(x.dtype.lanes)
+    # Subnormal arguments are scaled to normal ones.
+    shift = float(layout.mantissa + 2)
+    subnormal = x < _constant(x.dtype, 2.0 ** (1 - layout.bias))
+    scaled = subnormal.where(x * _constant(x.dtype, 2.0**shift), x)
+    offset = subnormal.where(_constant(x.dtype, -shift), _constant(x.dtype, 0.0))
+    # The argument is 2**exponent * fraction, sqrt(1/2) <= fraction < sqrt(2).
+    root = _bits_of_root_half(layout)
+    bits = scaled.bitcast(signed) + _constant(signed, -root)
+    exponent = (bits >> _constant(signed, layout.mantissa)).cast(x.dtype) + offset
+    fraction_bits = (bits & _constant(signed, (1 << layout.mantissa) - 1)) + _constant(signed, root)
+    excess = fraction_bits.bitcast(x.dtype) + _constant(x.dtype, -1.0)
+    if x.dtype.scalar is dtypes.float64:
+        ratio = _divide(excess, excess + _constant(x.dtype, 2.0), target)
+        slope = _polynomial(ratio * ratio, _LOG2_FLOAT64, target)
+        result = _multiply_add(ratio, slope, exponent, target)
+    else:
+        slope = _polynomial(excess, _LOG2_FLOAT32, target)
+        result = _multiply_add(excess, slope, exponent, target)
+    zero = _constant(x.dtype, 0.0)
+    result = (x < _constant(x.dtype, math.inf)).where(result, x)
+    result = (x < zero).where(_constant(x.dtype, math.nan), result)
+    return x.not_equal(zero).where(result, _constant(x.dtype, -math.inf))
+
+
+def sin(x: UOp, target: Target) -> UOp:
+    """The sine of x in radians, for any finite x; NaN for others."""
+    layout = _LAYOUTS[x.dtype.scalar]
+    sign = _constant(layout.unsigned.vec(x.dtype.lanes), 1 << (layout.unsigned.itemsize * 8 - 1))
+    return _circular(x, 0, x.bitcast(sign.dtype) & sign, target)
+
+
+def cos(x: UOp, target: Target) -> UOp:
+    """The cosine of x in radians, without the error that rounding x + pi / 2 brings."""
+    return _circular(x, 1, None, target)
+
+
+def _exponential(x: UOp, parameters: _Exponential, target: Target) -> UOp:
+    layout = _LAYOUTS[x.dtype.scalar]
+    least = _constant(x.dtype, parameters.least)
+    greatest = _constant(x.dtype, parameters.greatest)
+    clamped = (x < least).where(least, x)
+    clamped = (greatest < clamped).where(greatest, clamped)
+    # The low bits of `rounded` are half + bias: shifted, they are the float 2**half.
+    rounder = _constant(x.dtype, layout.rounder + layout.bias)
+    rounded = _multiply_add(clamped, _constant(x.dtype, parameters.scale), rounder, target)
+    half = rounded + _constant(x.dtype, -rounder.arg)
+    rest = _multiply_add(half, _constant(x.dtype, -parameters.high), clamped, target)
+    if parameters.low:
+        rest = _multiply_add(half, _constant(x.dtype, -parameters.low), rest, target)
+    unsigned = layout.unsigned.vec(x.dtype.lanes)
+    power_bits = rounded.bitcast(unsigned) << _constant(unsigned, layout.mantissa)
+    power = power_bits.bitcast(x.dtype)
+    # Two multiplications reach from inf to the subnormal numbers; only the last one rounds.
+    return _polynomial(rest, parameters.polynomial, target) * power * power
+
+
+def _bits_of_root_half(layout: _Layout) -> int:
+    """The bits of the float nearest to sqrt(1/2), as an integer."""
+    fraction = round(math.sqrt(0.5) * 2.0 ** (layout.mantissa + 1))
+    return ((layout.bias - 1) << layout.mantissa) + fraction - (1 << layout.mantissa)
+
+
+def _circular(x: UOp, quarter: int, sign: UOp | None, target: Target) -> UOp:
+    """sin(|x| + quarter * pi / 2), its sign changed where the bit `sign` is set."""
+    layout, parameters = _LAYOUTS[x.dtype.scalar], _CIRCULAR[x.dtype.scalar]
+    dtype, unsigned = x.dtype, layout.unsigned.vec(x.dtype.lanes)
+    top = layout.unsigned.itemsize * 8 - 1
+    bits = x.bitcast(unsigned) & _constant(unsigned, (1 << top) - 1)
+    size = bits.bitcast(dtype)
+    # |x| = quarters * pi / 2 + angle: subtract parts of pi / 2, each product exact but the last.
+    rounder = _constant(dtype, layout.rounder)
+    rounded = _multiply_add(size, _constant(dtype, 2 / math.pi), rounder, target)
+    count = rounded + _constant(dtype, -layout.rounder)
+    angle = size
+    for part in parameters.parts:
+        angle = _multiply_add(count, _constant(dtype, -part), angle, target)
+    far_quarters, far_angle = _reduce_far(bits, layout, parameters.limit, dtype)
+    near = size < _constant(dtype, 2.0**parameters.limit)
+    quarters = near.where(rounded.bitcast(unsigned), far_quarters)
+    angle = near.where(angle, far_angle)
+    angle = (size < _constant(dtype, math.inf)).where(angle, _constant(dtype, math.nan))
+    if quarter:
+        quarters = quarters + _constant(unsigned, quarter)
+    # Odd quarters take the cosine of the angle, the second half of the turn changes the sign.
+    odd = (quarters & _constant(unsigned, 1)).not_equal(_constant(unsigned, 0))
+    square = angle * angle
+    sine = _multiply_add(
+        angle * square, _polynomial(square, parameters.sine, target), angle, target
+    )
+    start = _multiply_add(square, _constant(dtype, -0.5), _constant(dtype, 1.0), target)
+    cosine = _multiply_add(
+        square * square, _polynomial(square, parameters.cosine, target), start, target
+    )
+    flip = (quarters & _constant(unsigned, 2)) << _constant(unsigned, top - 1)
+    flip = flip if sign is None else flip ^ sign
+    return (odd.where(cosine, sine).bitcast(unsigned) ^ flip).bitcast(dtype)
+
+
+def _reduce_far(bits: UOp, layout: _Layout, limit: int, dtype: DType) -> tuple[UOp, UOp]:
+    """Quarter turns and the angle left over for a float of at least 2**limit, given its bits.
+
+    x = mantissa * 2**e. Multiples of whole turns do not count, so of 1 / (2 * pi) only the bits
+    that follow the e-th matter: mantissa * those, in wrapping 64-bit integers, is the fraction
+    of a turn (Payne and Hanek).
+    """
+    wide = dtypes.uint64.vec(dtype.lanes)
+    mantissa = bits & _constant(bits.dtype, (1 << layout.mantissa) - 1)
+    mantissa = (mantissa | _constant(bits.dtype, 1 << layout.mantissa)).cast(wide)
+    first = layout.bias + limit
+    exponent = (bits >> _constant(bits.dtype, layout.mantissa)) + _constant(
+        bits.dtype, bits.dtype.max + 1 - first
+    )
+    start = exponent.cast(wide)
+    # Where the exponent is smaller the result is not used; the shifts stay in range all the same.
+    double = layout.mantissa > 32
+    words = 18 if double else 3
+    padding = layout.mantissa - limit
+    total = _TURN >> (_TURN_BITS + padding - 64 * words)
+    table = [
+        _constant(wide, (total >> (64 * (words - 1 - word))) & (2**64 - 1)) for word in range(words)
+    ]
+    window = _window(table, start, 2 if double else 1)
+    turns = mantissa * window[0]
+    if double:
+        turns = turns + _multiply_high(mantissa, window[1])
+    quarters = (turns + _constant(wide, 1 << 61)) >> _constant(wide, 62)
+    angle = (turns << _constant(wide, 2)).bitcast(dtypes.int64.vec(dtype.lanes)).cast(dtype)
+    return quarters.cast(bits.dtype), angle * _constant(dtype, math.pi / 2**65)
+
+
+def _window(words: list[UOp], start: UOp, count: int) -> list[UOp]:
+    """`count` words of 64 bits from bit `start` of a row of words, the first being the highest."""
+    wide = start.dtype
+    levels = range((len(words) - count - 1).bit_length() - 1, -1, -1)
+    for level in levels:
+        needed = count + (1 << level)
+        bit = (start & _constant(wide, 64 << level)).not_equal(_constant(wide, 0))
+        step = 1 << level
+        words = [
+            bit.where(words[i + step], words[i]) if i + step < len(words) else words[i]
+            for i in range(min(needed, len(words)))
+        ]
+    shift = start & _constant(wide, 63)
+    rest = shift ^ _constant(wide, 63)
+    one = _constant(wide, 1)
+    return [(words[i] << shift) | ((words[i + 1] >> one) >> rest) for i in range(count)]
+
+
+def _multiply_high(x: UOp, y: UOp) -> UOp:
+    """The upper 64 bits of a product of 64-bit numbers, at most 2 too small."""
+    low = _constant(x.dtype, 0xFFFFFFFF)
+    half = _constant(x.dtype, 32)
+    x_high, y_high = x >> half, y >> half
+    crossed = ((x_high * (y & low)) >> half) + (((x & low) * y_high) >> half)
+    return x_high * y_high + crossed
+
+
+def _constant(dtype: DType, value: Scalar) -> UOp:
+    if dtype.is_float:
+        value = round_float(dtype, float(value))
+    return UOp(Op.CONST, dtype, (), value)
+
+
+def _multiply_add(x: UOp, y: UOp, z: UOp, target: Target) -> UOp:
+    """x * y + z, rounded once where the target can."""
+    if "MULACC" in target.operations:
+        return UOp(Op.MULACC, x.dtype, (x, y, z))
+    return x * y + z
+
+
+def _divide(x: UOp, y: UOp, target: Target) -> UOp:
+    if "FDIV" in target.operations:
+        return x.alu(Op.FDIV, y)
+    return x * y.alu(Op.RECIPROCAL)
+
+
+def _polynomial(x: UOp, coefficients: tuple[float, ...], target: Target) -> UOp:
+    """The sum of coefficients[i] * x**i."""
+    total = _constant(x.dtype, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = _multiply_add(total, x, _constant(x.dtype, coefficient), target)
+    return total
