@@ -209,7 +209,8 @@ class _Renderer:
             mask = self._mask_text(gate, mask_dtype(value.dtype))
             stored = self._stored_lanes(value)
             helper = self._prelude.store(self._memory_dtype(value.dtype))
-            statement = f"{helper}({name} + {offset}, {mask}, {stored});"
+            address = self._lane_address(name, offset, value.dtype)
+            statement = f"{helper}({address}, {mask}, {stored});"
         else:
             statement = self._assignment(node, name, offset)
             if lane_gate and gate is not None:
@@ -235,6 +236,10 @@ class _Renderer:
         if value.dtype.is_bool:
             return f"-{self._mask_text(value, dtypes.int8.vec(value.dtype.lanes))}"
         return self._use(value, _LOOSE)
+
+    @staticmethod
+    def _lane_address(name: str, offset: str, dtype: DType) -> str:
+        return f"{'(signed char*)' if dtype.is_bool else ''}({name} + {offset})"
 
     @staticmethod
     def _memory_dtype(dtype: DType) -> DType:
@@ -278,7 +283,8 @@ class _Renderer:
         gate = gate_of(node)
         if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
             mask = self._mask_text(gate, mask_dtype(dtype))
-            text, level = f"{self._prelude.load(dtype)}({name} + {offset}, {mask})", _ATOM
+            address = self._lane_address(name, offset, node.dtype)
+            text, level = f"{self._prelude.load(dtype)}({address}, {mask})", _ATOM
         elif dtype.lanes == 1:
             text, level = f"{name}[{offset}]", _ATOM
         else:
@@ -443,6 +449,8 @@ class _Renderer:
         widths = [self._mask(source) for source in sources if source.op is not Op.CONST]
         mask = max(widths, key=lambda dtype: dtype.itemsize, default=self._mask(node))
         self._masks[node] = mask
+        if op is Op.CMPNE and sources[1].op is Op.CONST and sources[1].arg:
+            return f"~{self._mask_text(sources[0], mask)}", _UNARY
         texts = [self._mask_text(source, mask) for source in sources]
         if op is Op.WHERE:
             return f"{self._prelude.select(mask)}({', '.join(texts)})", _ATOM
@@ -450,8 +458,6 @@ class _Renderer:
             return texts[0], _UNARY
         if op is Op.CMPLT:
             return f"~{texts[0]} & {texts[1]}", _LOOSE
-        if op is Op.CMPNE and sources[1].op is Op.CONST and sources[1].arg:
-            return f"~{texts[0]}", _UNARY
         sign, level = _OPERATORS.get(_BOOL_OPERATORS.get(op, op), ("", 0))
         if not sign:
             raise_unexpected(node, "C has no expression for it on vector bools")

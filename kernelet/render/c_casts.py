@@ -4,7 +4,8 @@ In:  C text of a value, its dtype, the dtype it shall have.
 Out: C text; functions it calls are put in the prelude.
 
 A float becomes an integer by truncation; what is out of range becomes the nearest integer there
-is, NaN becomes 0. The 16-bit floats are held as their bits and rounded to nearest even.
+is, NaN becomes 0. The 16-bit floats are held as their bits and rounded to nearest even: float16
+at once, bfloat16 by way of float32.
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
     if source is target:
         return text
     if target.scalar in STORAGE_FLOATS:
-        if not source.is_float:
-            # A large integer must be rounded once: a double holds it, or is odd enough.
-            exact = target.scalar is dtypes.bfloat16 and source.itemsize >= 4
-            wide = (dtypes.float64 if exact else dtypes.float32).vec(lanes)
+        if not source.is_float or target.scalar is dtypes.bfloat16:
+            wide = dtypes.float32.vec(lanes)
             text, source = cast(prelude, text, source, wide), wide
         return f"{_narrow(prelude, source, target)}({text})"
     if source.is_float and not target.is_float:
@@ -71,8 +70,10 @@ def _saturate(prelude: Prelude, source: DType, target: DType) -> str:
     elif target.itemsize == source.itemsize:
         body = _saturate_lanes(prelude, source, target)
     elif target.itemsize > source.itemsize:
-        wide = dtypes.float64.vec(source.lanes)
-        body = f"return {cast(prelude, _convert(prelude, 'x', wide), wide, target)};"
+        # gcc 12 fails on these conversions of whole vectors.
+        one = _saturate(prelude, source.scalar, target.scalar)
+        lanes = ", ".join(f"{one}(x[{lane}])" for lane in range(source.lanes))
+        body = f"return ({result}){{{lanes}}};"
     else:
         body = _clamp_lanes(prelude, source, target)
     return prelude.function(result, name, f"{kind} x", body)

@@ -7,9 +7,10 @@ import hashlib
 import struct
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes
+from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_to
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, RangeArg, ScratchArg, UOp
 
@@ -50,9 +51,7 @@ class Builder:
 
     def scratch(self, dtype: DType, size: int, register: bool = False) -> UOp:
         self._scratch += 1
-        return self.add(
-            UOp(Op.SCRATCH, dtype, (), ScratchArg(self._scratch - 1, size, register))
-        )
+        return self.add(UOp(Op.SCRATCH, dtype, (), ScratchArg(self._scratch - 1, size, register)))
 
     def loop(self, size: UOp | int, kind: str = "loop") -> UOp:
         end = size if isinstance(size, UOp) else UOp.const(size, dtypes.index)
@@ -78,9 +77,7 @@ class Builder:
         gates = () if gate is None else (gate,)
         return self.add(UOp(Op.LOAD, dtype, (self.index(memory, offset), *gates)))
 
-    def store(
-        self, memory: UOp, offset: UOp | int, value: UOp, gate: UOp | None = None
-    ) -> None:
+    def store(self, memory: UOp, offset: UOp | int, value: UOp, gate: UOp | None = None) -> None:
         gates = () if gate is None else (gate,)
         self.add(UOp(Op.STORE, dtypes.void, (self.index(memory, offset), value, *gates)))
 
@@ -192,14 +189,18 @@ def decode(dtype: DType, data: bytes) -> list[Scalar]:
     count = len(data) // dtype.itemsize
     if dtype is dtypes.bfloat16:
         bits = struct.unpack(f"<{count}H", data)
-        return list(struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(b << 16 for b in bits))))
+        return list(
+            struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(b << 16 for b in bits)))
+        )
     return list(struct.unpack(f"<{count}{dtype.code}", data))
 
 
 # ---- running ----
 
 
-def call(address: int, memories: Sequence[bytearray], values: Sequence[int], threads: range) -> None:
+def call(
+    address: int, memories: Sequence[bytearray], values: Sequence[int], threads: range
+) -> None:
     """Call a compiled kernel at an address."""
     integers = [*values, threads.start, threads.stop]
     kinds = [ctypes.c_void_p] * len(memories) + [ctypes.c_longlong] * len(integers)
@@ -216,3 +217,86 @@ def compile_c(compiler: str, source: str, folder: Path) -> ctypes.CDLL:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stderr}\n{source}"
     return ctypes.CDLL(str(library))
+
+
+# ---- tables of cases: the same sample values through many expressions ----
+
+SPECIAL_FLOATS = (
+    0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-3, 127.6, -128.9, 255.5, 32767.5, 65504.0, 65519.0,
+    65520.0, -70000.0, 2.0**31, -(2.0**31), 2.0**32, -(2.0**33), 2.0**63, -(2.0**63), 2.0**64, 3e38,
+    6e-8, 2.0**-25, 1e-40, -1e-7, 16777217.0, float("inf"), -float("inf"), float("nan"),
+)  # fmt: skip
+
+
+def samples(dtype: DType) -> list[Scalar]:
+    """32 values of a dtype, the awkward ones among them."""
+    if dtype.is_bool:
+        return [bool(index & 1) for index in range(32)]
+    if dtype.is_float:
+        return [round_to(dtype, value) for value in SPECIAL_FLOATS]
+    low, high = int(dtype.min), int(dtype.max)
+    near = [low, low + 1, high, high - 1, 0, 1, 2, 3, 5, 7, 10, 17, 64, 100, 126, 127]
+    far = [high // 3, high // 2, high // 7 + 1, low // 2, low // 3, 9, 12, 23]
+    wrapped = [round_to(dtype, value) for value in (-1, -2, -3, -7, 1000, 65521, 16777217, 1 << 40)]
+    return [*near, *far, *wrapped]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An expression over values of some dtypes, and what it gives in Python."""
+
+    name: str
+    sources: tuple[DType, ...]
+    target: DType
+    build: Callable[..., UOp]
+    expected: Callable[..., Scalar]
+    values: tuple[Sequence[Scalar], ...] = ()
+
+    def inputs(self) -> list[list[Scalar]]:
+        """Every sample with every fifth one, or the values that were given."""
+        if self.values:
+            return [list(column) for column in self.values]
+        columns = [samples(dtype) for dtype in self.sources]
+        if len(columns) == 1:
+            return columns
+        return [
+            [column[(index + shift * 5 * (index // 32 + 1)) % 32] for index in range(128)]
+            for shift, column in enumerate(columns)
+        ]
+
+
+def check_cases(machine: Run, cases: Sequence[Case], lanes: int) -> None:
+    """Run all cases as one program and compare each element with the Python meaning."""
+    make = Builder()
+    memories: list[bytes] = []
+    for case in cases:
+        columns = case.inputs()
+        count = len(columns[0])
+        out = make.parameter(len(memories), case.target)
+        memories.append(bytes(count * case.target.itemsize))
+        sources = []
+        for dtype, column in zip(case.sources, columns, strict=True):
+            sources.append(make.parameter(len(memories), dtype))
+            memories.append(encode(dtype, column))
+        loop = make.loop(count // lanes)
+        loads = [make.load(source, loop * lanes, lanes) for source in sources]
+        make.store(out, loop * lanes, case.build(*loads))
+        make.end(loop)
+    # Parameters come first in a linear program.
+    program = sorted(make.program, key=lambda node: node.op is not Op.PARAM)
+    results = machine(program, memories)
+    slot = 0
+    for case in cases:
+        columns = case.inputs()
+        found = decode(case.target, results[slot])
+        for *arguments, value in zip(*columns, found, strict=True):
+            wanted = round_to(case.target, case.expected(*arguments))
+            assert same(value, wanted), (
+                f"{case.name}({', '.join(map(repr, arguments))}) is {wanted!r}, found {value!r}"
+            )
+        slot += 1 + len(columns)
+
+
+def same(left: Scalar, right: Scalar) -> bool:
+    """Whether both are the same number, or both NaN."""
+    return left == right or (left != left and right != right)

@@ -1,0 +1,46 @@
+"""The fixture that runs a linear program in every language that is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kernelet.graph.uop import UOp
+from kernelet.render import c
+from tests.render.linear_programs import Run, call, compile_c
+
+
+def c_machine(compiler: str, folder: Path) -> Run:
+    """Run programs as C through gcc or clang."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+
+    def run(
+        program: Sequence[UOp],
+        memories: Sequence[bytes],
+        values: Sequence[int] = (),
+        threads: range = range(0, 1),
+    ) -> list[bytes]:
+        library = compile_c(compiler, c.render(program, "kernel"), folder)
+        address = c_address(library)
+        data = [bytearray(memory) for memory in memories]
+        call(address, data, values, threads)
+        return [bytes(memory) for memory in data]
+
+    return run
+
+
+def c_address(library: object) -> int:
+    """Where the kernel of a loaded library starts."""
+    import ctypes
+
+    return ctypes.cast(library.kernel, ctypes.c_void_p).value  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["gcc", "clang"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """A way to run a linear program: memories in, memories after it out."""
+    return c_machine(request.param, tmp_path)
