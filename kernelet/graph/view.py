@@ -12,11 +12,21 @@ from functools import lru_cache
 from typing import final
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import TRUE, and_gates, index_of, less_index, terms_of
+from kernelet.graph.division import (
+    TRUE,
+    ZERO,
+    and_gates,
+    index_of,
+    less_index,
+    maximum_index,
+    minimum_index,
+    terms_of,
+)
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import (
     add_dims,
     all_numbers,
+    as_dim,
     bounds_of_dim,
     flatten_index,
     is_at_most,
@@ -173,7 +183,11 @@ def _create_view(shape: Shape, strides: Shape | None, offset: Dim, mask: Box | N
 
 def _clip(bounds: tuple[Dim, Dim], dim: Dim) -> tuple[Dim, Dim]:
     begin, end = bounds
-    return 0 if is_at_most(begin, 0) else begin, dim if is_at_most(dim, end) else end
+    if isinstance(begin, int) and isinstance(end, int) and isinstance(dim, int):
+        return max(begin, 0), min(end, dim)
+    # Later pads move the mask, so it must not reach beyond the axis for any value of a variable.
+    clipped = minimum_index(index_of(end), index_of(dim))
+    return as_dim(maximum_index(index_of(begin), ZERO)), as_dim(clipped)
 
 
 @lru_cache(maxsize=1 << 13)

@@ -14,6 +14,7 @@ from kernelet.graph.division import (
     less_index,
     modulo_index,
     scale_index,
+    substitute_index,
 )
 from kernelet.graph.infer import Dim, max_dim
 from kernelet.graph.movement import multiply_dims
@@ -281,6 +282,13 @@ def test_variable_axes_flip_and_pad() -> None:
     padded = fresh(N).pad(((1, 2),))
     assert padded.shape == (add_index(N, index_const(3)),)
     assert padded.shrink(((1, N + 1),)) == fresh(N)
+
+
+def test_a_mask_cut_by_a_variable_axis_stays_out_of_later_padding() -> None:
+    tracker = fresh(2).pad(((0, 2),)).shrink(((0, N),)).pad(((0, 1),))
+    (i,) = loops(add_index(N, index_const(1)))
+    gate = substitute_index(tracker.index((i,))[1], {N: index_const(1), i: index_const(1)})
+    assert gate is FALSE
 
 
 def test_a_window_that_moves_reads_at_its_start() -> None:

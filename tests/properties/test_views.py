@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import TRUE, and_gates, index_const
-from kernelet.graph.movement import movement_index, row_major_strides
+from kernelet.graph.division import TRUE, and_gates, index_const, index_of, substitute_index
+from kernelet.graph.evaluate import evaluate
+from kernelet.graph.infer import Dim, Shape, max_dim
+from kernelet.graph.movement import movement_index, multiply_dims, normal_shape, row_major_strides
 from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.view import ShapeTracker, View, byte_range, merge_views, tracker_of
@@ -85,12 +87,12 @@ def chains(draw: st.DrawFn, longest: int = 7) -> tuple[UOp, Array]:
     return node, array
 
 
-def loops(shape: Sequence[int]) -> tuple[UOp, ...]:
+def loops(shape: Shape) -> tuple[UOp, ...]:
     """A loop variable for each axis; 0 for axes of size 1, as lowering makes them."""
     return tuple(
-        UOp(Op.RANGE, dtypes.index, (index_const(dim),), RangeArg(number, "loop"))
-        if dim > 1
-        else index_const(0)
+        index_const(0)
+        if dim == 1
+        else UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(number, "loop"))
         for number, dim in enumerate(shape)
     )
 
@@ -228,3 +230,97 @@ def test_reshaping_to_a_line_and_back_needs_no_more_views(chain: tuple[UOp, Arra
 
 def test_a_view_reads_row_major_by_default() -> None:
     assert View.create((2, 3, 4)).strides == row_major_strides((2, 3, 4)) == (12, 4, 1)
+
+
+# ---- sizes that are given at launch ----
+
+LENGTH = UOp.variable("length", 1, 4)
+
+
+def at_length(dim: Dim, length: int) -> int:
+    return dim if isinstance(dim, int) else int(evaluate(dim, {LENGTH: length})[0])
+
+
+def draw_variable_argument(draw: st.DrawFn, op: Op, shape: Shape) -> object:
+    """An argument for an op on a shape with variable axes."""
+    if op is Op.RESHAPE:
+        place = draw(st.integers(0, len(shape)))
+        kind = draw(st.sampled_from(["insert", "join", "split", "squeeze"]))
+        if kind == "join" and place + 1 < len(shape):
+            joined = multiply_dims(shape[place], shape[place + 1])
+            return (*shape[:place], joined, *shape[place + 2 :])
+        if kind == "split" and place < len(shape):
+            dim = shape[place]
+            if dim == LENGTH * 2:
+                return (*shape[:place], LENGTH, 2, *shape[place + 1 :])
+            if isinstance(dim, int) and dim % 2 == 0:
+                return (*shape[:place], 2, dim // 2, *shape[place + 1 :])
+        if kind == "squeeze":
+            return tuple(dim for dim in shape if dim != 1)
+        return (*shape[:place], 1, *shape[place:])
+    if op is Op.EXPAND:
+        grown = draw(st.sampled_from([1, 2, LENGTH]))
+        return tuple(grown if dim == 1 else dim for dim in shape)
+    if op is Op.SHRINK:
+        cuts = []
+        for dim in shape:
+            if isinstance(dim, int):
+                choices = [(0, dim), (dim // 2, dim), *([(0, LENGTH)] if dim >= 4 else [])]
+            else:
+                choices = [(0, dim), *([(1, dim)] if dim.bounds.min > 1 else [])]
+            cuts.append(draw(st.sampled_from(choices)))
+        return tuple(cuts)
+    return draw_argument(draw, op, tuple(map(max_dim, shape)))
+
+
+def argument_at(arg: object, length: int) -> object:
+    if isinstance(arg, tuple):
+        return tuple(argument_at(part, length) for part in arg)
+    return at_length(arg, length) if isinstance(arg, UOp) else arg
+
+
+@st.composite
+def variable_chains(draw: st.DrawFn) -> UOp:
+    """A chain of movement ops, some of whose sizes are variable."""
+    shape = (2, 4, 2)
+    node = UOp(Op.RESHAPE, dtypes.int32, (UOp.buffer(16, dtypes.int32, "PYTHON"),), shape)
+    node = UOp(Op.SHRINK, dtypes.int32, (node,), ((0, 2), (0, LENGTH), (0, 2)))
+    for _ in range(draw(st.integers(1, 7))):
+        op = draw(st.sampled_from(sorted(MOVEMENT)))
+        if op in (Op.PAD, Op.EXPAND) and math.prod(map(max_dim, node.shape)) > MOST_ELEMENTS:
+            continue
+        arg = draw_variable_argument(draw, op, node.shape)
+        node = UOp(op, dtypes.int32, (node,), arg)
+    return node
+
+
+def array_at(node: UOp, length: int) -> Array:
+    if node.op is Op.BUFFER:
+        return np.arange(1, node.arg.size + 1)
+    return move_array(array_at(node.src[0], length), node.op, argument_at(node.arg, length))
+
+
+def bound(index: UOp, length: int) -> UOp:
+    return substitute_index(index, {LENGTH: index_const(length)})
+
+
+@given(variable_chains(), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_variable_trackers_see_what_numpy_sees(node: UOp, length: int) -> None:
+    expected = array_at(node, length)
+    base, tracker = tracker_of(node)
+    assert tracker.shape == normal_shape(node.shape)
+    flat, gate = (bound(part, length) for part in tracker.index(loops(node.shape)))
+    np.testing.assert_array_equal(read(flat, gate, expected.shape, base.arg.size), expected)
+
+
+@given(variable_chains(), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_variable_indices_moved_op_by_op_see_what_numpy_sees(node: UOp, length: int) -> None:
+    expected = array_at(node, length)
+    index, gates = loops(node.shape), TRUE
+    while node.op in MOVEMENT:
+        index, gate = movement_index(node, index)
+        gates, node = and_gates(gates, gate), node.src[0]
+    flat, gates = bound(index[0], length), bound(gates, length)
+    np.testing.assert_array_equal(read(flat, gates, expected.shape, node.arg.size), expected)
