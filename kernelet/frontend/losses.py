@@ -1,0 +1,250 @@
+"""Losses: how far a prediction is from its target.
+
+In:  predictions and targets.
+Out: `Losses`; every method takes `reduction`, which is "mean", "sum" or "none".
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.frontend.activations import Activations
+from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.reduction import Reduction
+from kernelet.graph.ops import Op
+
+LossReduction = Literal["mean", "sum", "none"]
+
+
+class Losses(Reduction, Activations):
+    """Losses over classes, probabilities and numbers."""
+
+    __slots__ = ()
+
+    def _reduced(self, reduction: LossReduction) -> Self:
+        if reduction == "none":
+            return self
+        if reduction not in ("mean", "sum"):
+            raise ArgumentError(
+                f'reduction={reduction!r} is not known. Use "mean", "sum" or "none".'
+            )
+        return self.mean() if reduction == "mean" else self.sum()
+
+    # ---- numbers ----
+
+    def mse_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
+        """``(x - target)**2``."""
+        away = self - target
+        return (away * away)._reduced(reduction)
+
+    def l1_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
+        """``abs(x - target)``."""
+        return (self - target).abs()._reduced(reduction)
+
+    def smooth_l1_loss(
+        self, target: Self, reduction: LossReduction = "mean", beta: float = 1.0
+    ) -> Self:
+        """``d**2 / (2 * beta)`` where d = abs(x - target) is below `beta`, else d - beta / 2."""
+        if beta == 0:
+            return self.l1_loss(target, reduction)
+        return (self._huber(target, beta) / beta)._reduced(reduction)
+
+    def huber_loss(
+        self, target: Self, reduction: LossReduction = "mean", delta: float = 1.0
+    ) -> Self:
+        """`delta` times `smooth_l1_loss` with beta = `delta`."""
+        return self._huber(target, delta)._reduced(reduction)
+
+    def _huber(self, target: Self, delta: float) -> Self:
+        away = (self - target).abs()
+        return (away < delta).where(away * away * 0.5, (away - 0.5 * delta) * delta)
+
+    # ---- probabilities ----
+
+    def binary_crossentropy(self, target: Self, reduction: LossReduction = "mean") -> Self:
+        """``-(target * log(x) + (1 - target) * log(1 - x))``; a log counts as at least -100."""
+        yes, no = self._bounded_log(), (1 - self)._bounded_log()
+        return (-target * yes - (1 - target) * no)._reduced(reduction)
+
+    def _bounded_log(self) -> Self:
+        # Below exp(-100) the slope is cut off as well, so that 0 gives no infinite gradient.
+        least = 3.720075976020836e-44
+        wide = self._widened()
+        tiny = wide < least
+        return tiny.where(-100.0, tiny.where(1.0, wide).log())
+
+    def binary_crossentropy_logits(
+        self,
+        target: Self,
+        reduction: LossReduction = "mean",
+        pos_weight: Self | None = None,
+    ) -> Self:
+        """`binary_crossentropy` of ``sigmoid(x)``, from x itself, without overflow."""
+        # log(1 + exp(-abs(x))) is what both logs have in common.
+        tail = (-self.abs()).exp().log1p()
+        negative = (self < 0).where(-self, 0.0)
+        if pos_weight is None:
+            return (negative + (1 - target) * self + tail)._reduced(reduction)
+        weight = 1 + (pos_weight - 1) * target
+        return ((1 - target) * self + weight * (negative + tail))._reduced(reduction)
+
+    def kl_div(
+        self, target: Self, reduction: str = "mean", log_target: bool = False
+    ) -> Self:
+        """``target * (log(target) - x)`` for log-probabilities x; 0 where the target is 0.
+
+        "batchmean" divides the sum by the first axis.
+        """
+        if log_target:
+            each = target.exp() * (target - self)
+        else:
+            some = target > 0
+            each = some.where(target * (some.where(target, 1.0).log() - self), 0.0)
+        if reduction == "batchmean":
+            return each.sum() / self._number(self.shape[0], each.dtype)
+        return each._reduced(reduction)  # type: ignore[arg-type]
+
+    # ---- classes ----
+
+    def cross_entropy(
+        self,
+        target: Self,
+        reduction: LossReduction = "mean",
+        label_smoothing: float = 0.0,
+        *,
+        weight: Self | None = None,
+        ignore_index: int = -100,
+    ) -> Self:
+        """``-sum(target * log_softmax(x, 1))``; `target` has class numbers or probabilities.
+
+        The classes are along axis 1, or along the only axis.
+        """
+        _check_smoothing("cross_entropy", label_smoothing)
+        axis = min(1, self.ndim - 1)
+        if not target.dtype.is_float or target.shape != self.shape:
+            return self._class_loss(
+                "cross_entropy", target, axis, reduction, weight, ignore_index, label_smoothing
+            )
+        classes = self._number(self.shape[axis], dtypes.float32)
+        wanted = target * (1 - label_smoothing)
+        if label_smoothing:
+            wanted = wanted + label_smoothing / classes
+        if weight is not None:
+            wanted = wanted * weight._along(axis, self.ndim)
+        each = -(wanted * self.log_softmax(axis)).sum(axis)
+        if reduction != "mean":
+            return each._reduced(reduction)
+        count = each._number(each._count(each.axes(None)), each.dtype)
+        return each.sum() / count
+
+    def sparse_categorical_crossentropy(
+        self,
+        target: Self,
+        ignore_index: int = -1,
+        label_smoothing: float = 0.0,
+        reduction: LossReduction = "mean",
+    ) -> Self:
+        """`cross_entropy` for class numbers along the last axis of x."""
+        _check_smoothing("sparse_categorical_crossentropy", label_smoothing)
+        call = "sparse_categorical_crossentropy"
+        axis = self.ndim - 1
+        return self._class_loss(call, target, axis, reduction, None, ignore_index, label_smoothing)
+
+    def nll_loss(
+        self,
+        target: Self,
+        weight: Self | None = None,
+        ignore_index: int | None = None,
+        reduction: LossReduction = "mean",
+    ) -> Self:
+        """``-x[target]`` for log-probabilities x with the classes along axis 1."""
+        axis = min(1, self.ndim - 1)
+        chosen = self._chosen("nll_loss", target, axis)
+        each = -chosen.where(self, 0.0)._fold(Op.ADD, (axis,), False)
+        share = chosen._shares(target, axis, weight, ignore_index, each.dtype)
+        return each._weighted(share, reduction)
+
+    def _class_loss(
+        self,
+        call: str,
+        target: Self,
+        axis: int,
+        reduction: LossReduction,
+        weight: Self | None,
+        ignore_index: int,
+        smoothing: float,
+    ) -> Self:
+        """Written so that each row needs its greatest element, one sum and the chosen element."""
+        chosen = self._chosen(call, target, axis)
+        wide = self._widened()
+        shifted = wide - wide.detach().max(axis, True)
+        total = shifted.exp()._fold(Op.ADD, (axis,), False).log()
+        picked = chosen.where(shifted, 0.0)._fold(Op.ADD, (axis,), False)
+        share = chosen._shares(target, axis, weight, ignore_index, wide.dtype)
+        each = total - picked
+        if smoothing and weight is None:
+            each = each * (1 - smoothing) + (total - shifted.mean(axis)) * smoothing
+        loss = each._weighted(share, "none" if weight is not None else reduction)
+        if weight is None:
+            return loss.cast(self._floating().dtype)
+        if smoothing:
+            # Each class of the smoothed target has its own weight.
+            classes = wide._number(self.shape[axis], wide.dtype)
+            weights = weight.cast(wide.dtype)._along(axis, self.ndim)
+            spread = ((total._inserted(axis) - shifted) * weights).sum(axis) / classes
+            kept = target.ne(ignore_index).where(spread, 0.0)
+            loss = loss * (1 - smoothing) + kept * smoothing
+        loss = loss.sum() / share.sum() if reduction == "mean" else loss._reduced(reduction)
+        return loss.cast(self._floating().dtype)
+
+    def _shares(
+        self,
+        target: Self,
+        axis: int,
+        weight: Self | None,
+        ignore_index: int | None,
+        dtype: DType,
+    ) -> Self:
+        """How much each target counts, given which elements are those of its class."""
+        share = self._full(1, target.shape, dtype)
+        if weight is not None:
+            weights = weight.cast(dtype)._along(axis, self.ndim)
+            share = self.where(weights, 0.0)._fold(Op.ADD, (axis,), False)
+        return share if ignore_index is None else target.ne(ignore_index).where(share, 0.0)
+
+    def _weighted(self, share: Self, reduction: LossReduction) -> Self:
+        """The losses times their shares; what has no share does not count, even if it is NaN."""
+        loss = share.ne(0).where(self * share, 0.0)
+        return loss.sum() / share.sum() if reduction == "mean" else loss._reduced(reduction)
+
+    def _chosen(self, call: str, target: Self, axis: int) -> Self:
+        """Which elements are those of the target's classes."""
+        rest = (*self.shape[:axis], *self.shape[axis + 1 :])
+        if self.ndim == 0 or target.shape != rest:
+            raise ShapeError(
+                f"{call}: predictions {show_shape(self.shape)} with targets "
+                f"{show_shape(target.shape)}: classes are along axis {axis}. "
+                f"Give targets of shape {show_shape(rest)}."
+            )
+        if target.dtype.is_float:
+            raise DTypeError(
+                f"{call}: the targets are {target.dtype.name}, not class numbers. "
+                "Give whole numbers, or probabilities of the same shape to cross_entropy."
+            )
+        return self._positions(axis) == target._inserted(axis)
+
+    def _inserted(self, axis: int) -> Self:
+        return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+
+    def _along(self, axis: int, ndim: int) -> Self:
+        """This vector along `axis` of a tensor with `ndim` axes."""
+        return self._reshape((self.shape[0], *(1,) * (ndim - axis - 1)))
+
+
+def _check_smoothing(call: str, smoothing: float) -> None:
+    if not 0 <= smoothing <= 1:
+        raise ArgumentError(
+            f"{call}: label_smoothing={smoothing} is not a share. Use a number from 0 to 1."
+        )
