@@ -241,23 +241,27 @@ def at_length(dim: Dim, length: int) -> int:
     return dim if isinstance(dim, int) else int(evaluate(dim, {LENGTH: length})[0])
 
 
+def draw_variable_reshape(draw: st.DrawFn, shape: Shape) -> Shape:
+    place = draw(st.integers(0, len(shape)))
+    kind = draw(st.sampled_from(["insert", "join", "split", "squeeze"]))
+    if kind == "squeeze":
+        return tuple(dim for dim in shape if dim != 1)
+    before, after = shape[:place], shape[place + 1 :]
+    if kind == "join" and after:
+        return (*before, multiply_dims(shape[place], after[0]), *after[1:])
+    if kind == "split" and place < len(shape):
+        dim = shape[place]
+        if dim == LENGTH * 2:
+            return (*before, LENGTH, 2, *after)
+        if isinstance(dim, int) and dim % 2 == 0:
+            return (*before, 2, dim // 2, *after)
+    return (*before, 1, *shape[place:])
+
+
 def draw_variable_argument(draw: st.DrawFn, op: Op, shape: Shape) -> object:
     """An argument for an op on a shape with variable axes."""
     if op is Op.RESHAPE:
-        place = draw(st.integers(0, len(shape)))
-        kind = draw(st.sampled_from(["insert", "join", "split", "squeeze"]))
-        if kind == "join" and place + 1 < len(shape):
-            joined = multiply_dims(shape[place], shape[place + 1])
-            return (*shape[:place], joined, *shape[place + 2 :])
-        if kind == "split" and place < len(shape):
-            dim = shape[place]
-            if dim == LENGTH * 2:
-                return (*shape[:place], LENGTH, 2, *shape[place + 1 :])
-            if isinstance(dim, int) and dim % 2 == 0:
-                return (*shape[:place], 2, dim // 2, *shape[place + 1 :])
-        if kind == "squeeze":
-            return tuple(dim for dim in shape if dim != 1)
-        return (*shape[:place], 1, *shape[place:])
+        return draw_variable_reshape(draw, shape)
     if op is Op.EXPAND:
         grown = draw(st.sampled_from([1, 2, LENGTH]))
         return tuple(grown if dim == 1 else dim for dim in shape)
