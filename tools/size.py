@@ -1,0 +1,87 @@
+"""Check the size budgets: `python tools/size.py`.
+
+In:  the package's sources.
+Out: a table a folder, and exit status 1 when a budget is passed.
+
+What is counted is formatted lines of code: no blanks, comments or docstrings.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+# Run as a script, the folder of this file is what is on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.sources import ROOT, Source, package_sources  # noqa: E402
+
+FILE_LIMIT = 400
+FUNCTION_LIMIT = 50
+CORE_LIMIT = 10_000
+CORE = ("base", "frontend", "graph", "kernelize", "lower", ".")
+FOLDER_LIMITS = {
+    "base": 900,
+    "frontend": 3500,
+    "graph": 2300,
+    "kernelize": 1300,
+    "lower": 2200,
+    "render": 1500,
+    "runtime": 1800,
+    ".": 900,
+    "nn": 1300,
+}
+
+
+def complaints(sources: list[Source]) -> list[str]:
+    """Every budget that is passed, in words."""
+    found = []
+    totals = folder_lines(sources)
+    for source in sources:
+        name = source.path.relative_to(ROOT)
+        if len(source.code_lines) > FILE_LIMIT:
+            found.append(f"{name}: {len(source.code_lines)} lines, {FILE_LIMIT} are allowed")
+        for function, lines in source.functions():
+            if lines > FUNCTION_LIMIT:
+                found.append(f"{name}: {function.name} has {lines} lines, {FUNCTION_LIMIT} allowed")
+    for folder, lines in totals.items():
+        limit = FOLDER_LIMITS.get(folder)
+        if limit is None:
+            found.append(f"{folder}: no budget; give it one in tools/size.py")
+        elif lines > limit:
+            found.append(f"{folder}: {lines} lines, {limit} are allowed")
+    core = sum(totals[folder] for folder in CORE)
+    if core > CORE_LIMIT:
+        found.append(f"core: {core} lines, {CORE_LIMIT} are allowed")
+    return found
+
+
+def folder_lines(sources: list[Source]) -> Counter[str]:
+    """Lines of code in each folder of the package."""
+    totals: Counter[str] = Counter()
+    for source in sources:
+        totals[source.folder] += len(source.code_lines)
+    return totals
+
+
+def main() -> int:
+    """Print the table and what is over budget."""
+    sources = package_sources()
+    totals = folder_lines(sources)
+    tokens: Counter[str] = Counter()
+    for source in sources:
+        tokens[source.folder] += source.tokens
+    print(f"{'folder':12}{'lines':>7}{'budget':>8}{'tokens/line':>13}")
+    for folder, lines in sorted(totals.items()):
+        share = tokens[folder] / max(lines, 1)
+        print(f"{folder:12}{lines:7}{FOLDER_LIMITS.get(folder, 0):8}{share:13.1f}")
+    print(f"{'core':12}{sum(totals[folder] for folder in CORE):7}{CORE_LIMIT:8}")
+    found = complaints(sources)
+    for line in found:
+        print("over budget:", line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
