@@ -25,8 +25,8 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
+from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.stage import ranges_in
 
 Statements = list[UOp]
 INT32_LIMIT = 1 << 31

@@ -17,9 +17,10 @@ from kernelet.base.target import Target
 from kernelet.graph.division import terms_of
 from kernelet.graph.infer import Dim, max_dim
 from kernelet.graph.ops import Op
+from kernelet.graph.placement import Chain, ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.nest import NestWriter
-from kernelet.lower.stage import Chain, output_shape, ranges_in, root_nest
+from kernelet.lower.stage import output_shape, root_nest
 from kernelet.lower.transforms import (
     GroupLanes,
     Nest,
@@ -271,7 +272,9 @@ def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
                 used[number] = dots[number]
         for site in analysis.sites:
             if site.stage == 0:
-                cost += _scalar_cost(site) if variable is None else _site_cost(site, variable, lanes)
+                cost += (
+                    _scalar_cost(site) if variable is None else _site_cost(site, variable, lanes)
+                )
         if best is None or cost < best.cost * 0.999:
             best = Lanes(cost, variable, lanes, used)
     assert best is not None
@@ -376,9 +379,7 @@ class _Planner:
             for number, dot in sorted(self.lanes.dots.items())
             if dot.variable is not None
         )
-        return replace(
-            analysis.plan, root=tuple(root), grouped=grouped, lanes=self.widest
-        )
+        return replace(analysis.plan, root=tuple(root), grouped=grouped, lanes=self.widest)
 
     def _axis(self, variable: UOp) -> int:
         return self.analysis.nest[self.analysis.ranges.index(variable)].axis

@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kernelet.base.dtype import DType, Scalar, dtypes
-from kernelet.graph.division import TRUE, ZERO, add_index, index_const, scale_index, sum_indices
+from kernelet.graph.division import ZERO, add_index, index_const, scale_index, sum_indices
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
-from kernelet.lower.inline import Index
 from kernelet.lower.stage import (
-    TILE_KINDS,
-    Chain,
     Stage,
     Staging,
     root_coordinates,
@@ -94,7 +92,9 @@ class NestWriter(Staging):
             if stage is None:
                 continue
             self.settle(stage)
-            self.writers[node] = self._reduction(stage) if node.op is Op.REDUCE else self._kept(stage)
+            self.writers[node] = (
+                self._reduction(stage) if node.op is Op.REDUCE else self._kept(stage)
+            )
             # Stages come readers first, so a producer goes to the front.
             self.placed.setdefault(stage.place, []).insert(0, node)
         statements = self._written_at(()) + write_root(())
@@ -277,7 +277,9 @@ class _Lanes:
         node = self.stage.node
         identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
         offset = add_index(scale_index(_variable(self.unroll), self.group.lanes), self.lane)
-        return wrap((*self.stage.loops(tile=True), *self.inner), [store(self.address(offset), identity)])
+        return wrap(
+            (*self.stage.loops(tile=True), *self.inner), [store(self.address(offset), identity)]
+        )
 
     def body(self, _: Chain) -> Statements:
         """The whole vectors, then the rest."""
@@ -312,5 +314,3 @@ class _Lanes:
 def write_nest(kernel: UOp, plan: Plan) -> UOp:
     """One kernel as loops over scalar expressions."""
     return NestWriter(kernel, plan).build()
-
-

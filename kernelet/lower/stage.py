@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernelet.base.dtype import DType, dtypes
@@ -21,23 +21,19 @@ from kernelet.graph.division import (
     TRUE,
     ZERO,
     add_index,
-    index_const,
     index_of,
     scale_index,
     subtract_index,
-    sum_of,
     terms_of,
 )
-from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.infer import Dim
+from kernelet.graph.inline import Index, Inliner, Place
 from kernelet.graph.movement import movement_index, unflatten_index
 from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.placement import TILE_KINDS, Chain, Reading, place_value, split_index
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of
-from kernelet.lower.inline import Index, Inliner, Place
 from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
-
-Chain = tuple[UOp, ...]
-TILE_KINDS = frozenset({"unroll", "vector"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +88,6 @@ class Stage:
         """Its own loops: those of the register tile, or the others."""
         pairs = zip(self.nest, self.ranges, strict=True)
         return tuple(variable for loop, variable in pairs if (loop.kind in TILE_KINDS) == tile)
-
-
-def ranges_in(index: UOp) -> frozenset[UOp]:
-    """The loop variables that an index expression depends on."""
-    found = index.cache.get("ranges")
-    if found is None:
-        if index.op is Op.RANGE:
-            found = frozenset({index})
-        else:
-            found = frozenset().union(*[ranges_in(source) for source in index.src])
-        index.cache["ranges"] = found
-    return found  # type: ignore[no-any-return]
 
 
 def placeholder(number: int, dtype: DType) -> UOp:
@@ -183,21 +167,11 @@ class Staging:
 
     def settle(self, stage: Stage) -> None:
         """Choose the place, compute the box, and open the stage's own loops."""
-        common = _common_prefix([access.chain for access in stage.accesses])
-        depends = frozenset().union(
-            *[ranges_in(position) for access in stage.accesses for position in access.index]
-        )
-        best = _box(stage, ())
-        for depth, variable in enumerate(common):
-            if variable.arg.kind in TILE_KINDS or variable not in depends:
-                break
-            place = common[: depth + 1]
-            found = _box(stage, place)
-            if found is not None:
-                stage.place, best = place, found
-        if best is None:
+        readings = [Reading(access.index, access.chain) for access in stage.accesses]
+        box = place_value(readings, stage.node.shape)
+        if box is None:
             raise InternalError(f"lower: no place for stage {stage.number}: {stage.node!r}")
-        stage.lo, stage.sizes = best
+        stage.place, stage.lo, stage.sizes = box
         stage.nest = self._box_nest(stage)
         stage.ranges = self.open_ranges(stage.nest)
 
@@ -214,59 +188,11 @@ class Staging:
         return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
 
 
-def _common_prefix(chains: Sequence[Chain]) -> Chain:
-    first = chains[0]
-    length = min(len(chain) for chain in chains)
-    for depth in range(length):
-        if any(chain[depth] is not first[depth] for chain in chains):
-            return first[:depth]
-    return first[:length]
-
-
-def _split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
-    """The parts of an index that depend on outer loops and on inner ones; None if entangled."""
-    constant, coefficients = terms_of(index)
-    outside: dict[UOp, int] = {}
-    inside: dict[UOp, int] = {}
-    for atom, factor in coefficients.items():
-        inner = [variable for variable in ranges_in(atom) if variable not in outer]
-        if not inner:
-            outside[atom] = factor
-        elif len(inner) == len(ranges_in(atom)):
-            inside[atom] = factor
-        else:
-            return None
-    return sum_of(0, outside), sum_of(constant, inside)
-
-
-def _box(stage: Stage, place: Chain) -> tuple[Index, tuple[int, ...]] | None:
-    """The box of the value that is read inside one iteration of `place`; None if illegal."""
-    outer = frozenset(place)
-    lo: list[UOp] = []
-    sizes: list[int] = []
-    for axis, dim in enumerate(stage.node.shape):
-        splits = [_split_index(access.index[axis], outer) for access in stage.accesses]
-        first = splits[0]
-        if first is None:
-            return None
-        low, high = math.inf, -math.inf
-        for split in splits:
-            if split is None or split[0] is not first[0]:
-                return None
-            low, high = min(low, split[1].bounds.min), max(high, split[1].bounds.max)
-        if not place and first[0] is ZERO:
-            # At the top the whole value is the largest box that makes sense.
-            low, high = max(low, 0), min(high, max_dim(dim) - 1)
-        lo.append(add_index(first[0], index_const(int(low))))
-        sizes.append(int(high - low) + 1)
-    return tuple(lo), tuple(sizes)
-
-
 def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
     outer = frozenset(stage.place)
     found = set()
     for access in stage.accesses:
-        split = _split_index(access.index[axis], outer)
+        split = split_index(access.index[axis], outer)
         assert split is not None
         found.add(split[1])
     return found
@@ -308,7 +234,8 @@ def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:
         if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
             continue
         below = node.src[0]
-        while below.op in MOVEMENT and len(consumers[below]) == 1:
+        # An expanded sum would be added up again for each copy.
+        while below.op in MOVEMENT and below.op is not Op.EXPAND and len(consumers[below]) == 1:
             below = below.src[0]
         inner = below.op is Op.REDUCE and below.arg.op is Op.ADD and len(consumers[below]) == 1
         found[node] = (below, *found.pop(below)) if inner else ()

@@ -224,8 +224,8 @@ _CIRCULAR = {
 }
 
 # The first 1120 bits of 1 / (2 * pi), cut off.
-_TURN_BITS = 1120
-_TURN = int(
+TURN_BITS = 1120
+TURN = int(
     "28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef1586dc91b8e909374b801924bba"
     "827464873f877ac72c4a69cfba208d7d4baed1213a671c09ad17df904e64758e60d4ce7d272117e2ef7e4a0e"
     "c7fe25fff7816603fbcbc462d6829b47db4d9fb3c9f2c26dd3d18fd9a797fa8b5d49eeb1faf97c5ecf41ce7d"
@@ -365,7 +365,7 @@ def _reduce_far(bits: UOp, layout: _Layout, limit: int, dtype: DType) -> tuple[U
     double = layout.mantissa > 32
     words = 18 if double else 3
     padding = layout.mantissa - limit
-    total = _TURN >> (_TURN_BITS + padding - 64 * words)
+    total = TURN >> (TURN_BITS + padding - 64 * words)
     table = [
         _constant(wide, (total >> (64 * (words - 1 - word))) & (2**64 - 1)) for word in range(words)
     ]

@@ -1,0 +1,119 @@
+"""At which loop a value can be computed, and which box of it is then needed.
+
+In:  the indices at which a value is read, with the loops around each read.
+Out: the place, as the loops around it, and the box: its first coordinate and its sizes.
+
+Go down the loops that all readers share while the value depends on each; the last legal one is
+the place. So no work is repeated and the box is smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernelet.graph.division import ZERO, add_index, index_const, sum_of, terms_of
+from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+Chain = tuple[UOp, ...]
+Index = tuple[UOp, ...]
+TILE_KINDS = frozenset({"unroll", "vector"})
+
+
+class Reading(NamedTuple):
+    """One read of a value: the index, and all loops around it from the outermost."""
+
+    index: Index
+    chain: Chain
+
+
+class Box(NamedTuple):
+    """Which part of a value one iteration of its place needs."""
+
+    place: Chain
+    lo: Index
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.sizes)
+
+
+def ranges_in(index: UOp) -> frozenset[UOp]:
+    """The loop variables that an index expression depends on."""
+    found = index.cache.get("ranges")
+    if found is None:
+        if index.op is Op.RANGE:
+            found = frozenset({index})
+        else:
+            found = frozenset().union(*[ranges_in(source) for source in index.src])
+        index.cache["ranges"] = found
+    return found  # type: ignore[no-any-return]
+
+
+def common_prefix(chains: Sequence[Chain]) -> Chain:
+    """The loops that all chains begin with."""
+    first = chains[0]
+    length = min(len(chain) for chain in chains)
+    for depth in range(length):
+        if any(chain[depth] is not first[depth] for chain in chains):
+            return first[:depth]
+    return first[:length]
+
+
+def split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
+    """The parts of an index that depend on outer loops and on inner ones; None if entangled."""
+    constant, coefficients = terms_of(index)
+    outside: dict[UOp, int] = {}
+    inside: dict[UOp, int] = {}
+    for atom, factor in coefficients.items():
+        variables = ranges_in(atom)
+        if variables <= outer:
+            outside[atom] = factor
+        elif variables.isdisjoint(outer):
+            inside[atom] = factor
+        else:
+            return None
+    return sum_of(0, outside), sum_of(constant, inside)
+
+
+def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
+    """The box that all indices stay in while the loops of `place` stand still; None if illegal."""
+    outer = frozenset(place)
+    lo: list[UOp] = []
+    sizes: list[int] = []
+    for axis, dim in enumerate(shape):
+        splits = [split_index(index[axis], outer) for index in indices]
+        first = splits[0]
+        if first is None:
+            return None
+        low, high = math.inf, -math.inf
+        for split in splits:
+            if split is None or split[0] is not first[0]:
+                return None
+            low, high = min(low, split[1].bounds.min), max(high, split[1].bounds.max)
+        if first[0] is ZERO:
+            # Outside of the whole value there is nothing to be kept.
+            low, high = max(low, 0), min(high, max_dim(dim) - 1)
+        lo.append(add_index(first[0], index_const(int(low))))
+        sizes.append(max(int(high - low) + 1, 1))
+    return Box(place, tuple(lo), tuple(sizes))
+
+
+def place_value(readings: Sequence[Reading], shape: Shape) -> Box | None:
+    """The place of a value and its box; None when no loop is legal."""
+    indices = [reading.index for reading in readings]
+    depends = frozenset().union(*[ranges_in(part) for index in indices for part in index])
+    shared = common_prefix([reading.chain for reading in readings])
+    best = box_at((), indices, shape)
+    for depth, variable in enumerate(shared):
+        if variable.arg.kind in TILE_KINDS or variable not in depends:
+            break
+        found = box_at(shared[: depth + 1], indices, shape)
+        if found is not None:
+            best = found
+    return best

@@ -1,0 +1,141 @@
+"""Bring a graph into the form that the cut works on.
+
+In:  a SINK as the frontend built it.
+Out: the same values: no DETACH, big reductions to few results in two steps, every asked node and
+     every write stored.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernelet.graph.infer import Shape
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.uop import ReduceArg, UOp
+
+SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
+SPLIT_PARTS = 64
+FEW_RESULTS = 16
+KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
+
+
+def normalize(sink: UOp) -> UOp:
+    """The graph in normal form, every source of the SINK a view of a stored node."""
+    done: dict[UOp, UOp] = {}
+    for node in sink.toposort():
+        sources = tuple([done[source] for source in node.src])
+        made = node if sources == node.src else node.replace(src=sources)
+        done[node] = _normal(made)
+    return done[sink]
+
+
+def _normal(node: UOp) -> UOp:
+    op = node.op
+    if op is Op.DETACH:
+        return node.src[0]
+    if op is Op.CONTIGUOUS and node.src[0].op in (Op.CONTIGUOUS, Op.COPY):
+        return node.src[0]
+    if op is Op.COPY and node.src[0].device == node.arg:
+        return node.src[0]
+    if op is Op.COPY:
+        return node.replace(src=(_stored(node.src[0]),))
+    if op is Op.REDUCE:
+        return _split_reduction(node)
+    if op is Op.SINK:
+        return node.replace(src=tuple(_root(source) for source in node.src))
+    return node
+
+
+def base_of(node: UOp) -> UOp:
+    """What a chain of movement ops moves."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+def is_memory(node: UOp) -> bool:
+    """Whether a node names memory rather than a computation."""
+    return node.op in (Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER)
+
+
+def _stored(node: UOp) -> UOp:
+    """A node whose elements lie in order in memory of their own.
+
+    reshape(PARAM) stays; anything else gets CONTIGUOUS.
+    """
+    base = node
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
+    if is_memory(base):
+        return node
+    return UOp(Op.CONTIGUOUS, node.dtype, (node,))
+
+
+def _root(node: UOp) -> UOp:
+    """An asked node: a view is kept as a view, what is below it is stored.
+
+    permute(a + b)  ->  permute(CONTIGUOUS(a + b))
+    """
+    if is_memory(base_of(node)) or node.op is Op.ASSIGN:
+        return node
+    chain = []
+    while node.op in KEPT_VIEWS:
+        chain.append(node)
+        node = node.src[0]
+    stored = UOp(Op.CONTIGUOUS, node.dtype, (node,))
+    for step in reversed(chain):
+        stored = step.replace(src=(stored,))
+    return stored
+
+
+# ---- reductions to few results ----
+
+
+def _split_reduction(node: UOp) -> UOp:
+    """Add up parts side by side, then the parts.
+
+    sum(x)  ->  sum(CONTIGUOUS(sum of 64 pieces of x)), a piece for each thread to work on
+    """
+    source = node.src[0]
+    shape = source.shape
+    axes = node.arg.axes
+    if not all(isinstance(dim, int) for dim in shape):
+        return node
+    results = math.prod(dim for dim in node.shape if isinstance(dim, int))
+    total = math.prod(dim for dim in shape if isinstance(dim, int))
+    if results > FEW_RESULTS or total < SPLIT_SIZE or _has_reduction(source):
+        return node
+    for axis in axes:
+        size = shape[axis]
+        assert isinstance(size, int)
+        parts = next((p for p in range(SPLIT_PARTS, 1, -1) if size % p == 0), 1)
+        if parts >= 8:
+            return _in_parts(node, axis, parts)
+    return node
+
+
+def _has_reduction(source: UOp) -> bool:
+    seen: set[UOp] = set()
+    stack = [source]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Op.REDUCE:
+            return True
+        if node.op in ELEMENTWISE or node.op in MOVEMENT:
+            stack.extend(node.src)
+    return False
+
+
+def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
+    source, arg = node.src[0], node.arg
+    shape = source.shape
+    split: Shape = (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])  # type: ignore[operator]
+    pieces = UOp(Op.RESHAPE, node.dtype, (source,), split)
+    axes = tuple(a if a < axis else a + 1 for a in arg.axes)
+    inner = UOp(Op.REDUCE, node.dtype, (pieces,), ReduceArg(arg.op, axes))
+    kept = UOp(Op.CONTIGUOUS, node.dtype, (inner,))
+    outer = UOp(Op.REDUCE, node.dtype, (kept,), ReduceArg(arg.op, (axis,)))
+    return UOp(Op.RESHAPE, node.dtype, (outer,), node.shape)

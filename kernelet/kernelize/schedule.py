@@ -1,0 +1,70 @@
+"""What to run, in order, and the memory it needs: plain data.
+
+In:  the passes of this stage.
+Out: a `Schedule`, kept for every graph of the same form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelet.base.dtype import DType
+from kernelet.graph.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Memory for `size` elements; `arena` shares one block among slots that do not live together.
+
+    `arena` is None for memory that is given to the schedule or kept after it.
+    """
+
+    size: int
+    dtype: DType
+    device: str
+    arena: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes needed."""
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Launch a kernel; its n-th memory argument is `slots[n]`, the first `outputs` are written."""
+
+    kernel: UOp
+    slots: tuple[int, ...]
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCall:
+    """Copy all of one slot to another, on another device."""
+
+    target: int
+    source: int
+
+
+Call = KernelCall | CopyCall
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The calls in order.
+
+    The first `given` slots are the caller's. `results[n]` is the n-th asked node as movement over a
+    PARAM that names its slot; `written` are the given slots that change.
+    """
+
+    calls: tuple[Call, ...]
+    slots: tuple[Slot, ...]
+    given: int
+    results: tuple[UOp, ...]
+    written: frozenset[int]
+
+    @property
+    def kernels(self) -> tuple[UOp, ...]:
+        """The kernels in order."""
+        return tuple(call.kernel for call in self.calls if isinstance(call, KernelCall))
