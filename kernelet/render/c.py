@@ -400,6 +400,8 @@ class _Renderer:
         return bitcast(self._prelude, self._use(source, _ATOM), kind, target), _UNARY
 
     def _vectorize(self, node: UOp) -> tuple[str, int]:
+        if node.dtype.lanes == 1:
+            return self._use(node.src[0], _LOOSE), _LOOSE
         if repeated_source(node) is not None:
             name = self._prelude.splat(node.dtype)
             return f"{name}({self._use(node.src[0], _LOOSE)})", _ATOM

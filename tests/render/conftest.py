@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernelet.graph.uop import UOp
-from kernelet.render import c
-from tests.render.linear_programs import Run, call, compile_c
+from kernelet.render import c, llvm
+from tests.render.linear_programs import Run, call, compile_c, compile_llvm
 
 
 def c_machine(compiler: str, folder: Path) -> Run:
@@ -40,7 +40,29 @@ def c_address(library: object) -> int:
     return ctypes.cast(library.kernel, ctypes.c_void_p).value  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["gcc", "clang"])
+def llvm_machine(folder: Path) -> Run:
+    """Run programs as LLVM IR through llvmlite."""
+    binding = pytest.importorskip("llvmlite.binding")
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+
+    def run(
+        program: Sequence[UOp],
+        memories: Sequence[bytes],
+        values: Sequence[int] = (),
+        threads: range = range(0, 1),
+    ) -> list[bytes]:
+        engine = compile_llvm(llvm.render(program, "kernel"))
+        data = [bytearray(memory) for memory in memories]
+        call(engine.get_function_address("kernel"), data, values, threads)
+        return [bytes(memory) for memory in data]
+
+    return run
+
+
+@pytest.fixture(params=["gcc", "clang", "llvm"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """A way to run a linear program: memories in, memories after it out."""
+    if request.param == "llvm":
+        return llvm_machine(tmp_path)
     return c_machine(request.param, tmp_path)

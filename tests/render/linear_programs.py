@@ -219,6 +219,24 @@ def compile_c(compiler: str, source: str, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+def compile_llvm(source: str) -> object:
+    """Optimise LLVM IR for this processor and compile it in process."""
+    from llvmlite import binding
+
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3
+    )
+    module = binding.parse_assembly(source)
+    module.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
 # ---- tables of cases: the same sample values through many expressions ----
 
 SPECIAL_FLOATS = (

@@ -1,0 +1,180 @@
+"""Names of types, spelling of numbers, and conversions in LLVM IR.
+
+In:  dtypes, Python values.
+Out: LLVM IR text.
+
+The 16-bit floats are `i16`, their bits. Conversions give the same result on every processor: see
+`kernelet.render.c_casts`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Protocol
+
+from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_float, round_to
+from kernelet.render.renderer import STORAGE_FLOATS, bits_dtype
+
+_FLOAT_NAMES = {dtypes.float32: "float", dtypes.float64: "double"}
+_FLOAT_SUFFIXES = {dtypes.float32: "f32", dtypes.float64: "f64"}
+
+
+class Assembler(Protocol):
+    """What conversions need of a renderer."""
+
+    def assign(self, text: str) -> str:
+        """Append an instruction and name its result."""
+
+    def declare(self, result: str, name: str, parameters: str) -> str:
+        """Declare a function and give its name."""
+
+
+def type_name(dtype: DType, in_memory: bool = False) -> str:
+    """The LLVM type of a value; bools are bytes in memory."""
+    held = bits_dtype(dtype.scalar)
+    if held.is_bool:
+        name = "i8" if in_memory else "i1"
+    else:
+        name = _FLOAT_NAMES.get(held) or f"i{held.itemsize * 8}"
+    return name if dtype.lanes == 1 else f"<{dtype.lanes} x {name}>"
+
+
+def suffix(dtype: DType) -> str:
+    """The type as part of the name of an intrinsic: `v16f32`."""
+    held = bits_dtype(dtype.scalar)
+    name = _FLOAT_SUFFIXES.get(held) or type_name(held)
+    return name if dtype.lanes == 1 else f"v{dtype.lanes}{name}"
+
+
+def literal(dtype: DType, value: Scalar) -> str:
+    """A constant, the same in every lane."""
+    scalar = dtype.scalar
+    text = _float_literal(scalar, float(value)) if scalar.is_float else _whole(scalar, value)
+    if dtype.lanes == 1:
+        return text
+    return f"<{', '.join([f'{type_name(scalar)} {text}'] * dtype.lanes)}>"
+
+
+def _whole(dtype: DType, value: Scalar) -> str:
+    number = round_to(dtype, value)
+    return ("true" if number else "false") if dtype.is_bool else str(number)
+
+
+def _float_literal(dtype: DType, value: float) -> str:
+    if dtype is dtypes.bfloat16:
+        return str(bfloat16_bits(value))
+    rounded = round_float(dtype, value)
+    if dtype is dtypes.float16:
+        return str(struct.unpack("<H", struct.pack("<e", rounded))[0])
+    if math.isnan(rounded):
+        return "0x7FF8000000000000"
+    # A float is written as the double that has its value.
+    return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+
+
+# ---- conversions ----
+
+
+def cast_value(assembler: Assembler, value: str, source: DType, target: DType) -> str:
+    """Convert `value` from `source` to `target`."""
+    if source is target:
+        return value
+    if source.scalar in STORAGE_FLOATS:
+        wide = dtypes.float32.vec(source.lanes)
+        return cast_value(assembler, _widen(assembler, value, source), wide, target)
+    if target.is_bool:
+        test = "fcmp une" if source.is_float else "icmp ne"
+        return assembler.assign(f"{test} {type_name(source)} {value}, {literal(source, 0)}")
+    if target.scalar in STORAGE_FLOATS:
+        wide = dtypes.float32.vec(source.lanes)
+        if source.scalar is dtypes.float64 and target.scalar is dtypes.float16:
+            value = _round_to_odd(assembler, value, source)
+        else:
+            value = cast_value(assembler, value, source, wide)
+        return _narrow(assembler, value, target)
+    return _convert(assembler, value, source, target)
+
+
+def _convert(assembler: Assembler, value: str, source: DType, target: DType) -> str:
+    held, wanted = type_name(source), type_name(target)
+    if source.is_float and not target.is_float:
+        name = (
+            f"llvm.fpto{'u' if target.is_unsigned else 's'}i.sat.{suffix(target)}.{suffix(source)}"
+        )
+        function = assembler.declare(wanted, name, held)
+        return assembler.assign(f"call {wanted} {function}({held} {value})")
+    if held == wanted:
+        return value
+    is_plain = source.is_bool or source.is_unsigned
+    if target.is_float:
+        word = "uitofp" if is_plain else "sitofp"
+        if source.is_float:
+            word = "fpext" if target.itemsize > source.itemsize else "fptrunc"
+    elif source.itemsize > target.itemsize:
+        word = "trunc"
+    else:
+        word = "zext" if is_plain else "sext"
+    return assembler.assign(f"{word} {held} {value} to {wanted}")
+
+
+def _widen(assembler: Assembler, value: str, source: DType) -> str:
+    lanes = source.lanes
+    bits, wide = type_name(source), type_name(dtypes.float32.vec(lanes))
+    if source.scalar is dtypes.float16:
+        half = _vector("half", lanes)
+        value = assembler.assign(f"bitcast {bits} {value} to {half}")
+        return assembler.assign(f"fpext {half} {value} to {wide}")
+    word = dtypes.uint32.vec(lanes)
+    value = assembler.assign(f"zext {bits} {value} to {type_name(word)}")
+    value = assembler.assign(f"shl {type_name(word)} {value}, {literal(word, 16)}")
+    return assembler.assign(f"bitcast {type_name(word)} {value} to {wide}")
+
+
+def _narrow(assembler: Assembler, value: str, target: DType) -> str:
+    lanes = target.lanes
+    wide, bits = type_name(dtypes.float32.vec(lanes)), type_name(target)
+    if target.scalar is dtypes.float16:
+        half = _vector("half", lanes)
+        value = assembler.assign(f"fptrunc {wide} {value} to {half}")
+        return assembler.assign(f"bitcast {half} {value} to {bits}")
+    word = dtypes.uint32.vec(lanes)
+    kind = type_name(word)
+    nan = assembler.assign(f"fcmp uno {wide} {value}, {value}")
+    value = assembler.assign(f"bitcast {wide} {value} to {kind}")
+    high = assembler.assign(f"lshr {kind} {value}, {literal(word, 16)}")
+    odd = assembler.assign(f"and {kind} {high}, {literal(word, 1)}")
+    value = assembler.assign(f"add {kind} {value}, {literal(word, 0x7FFF)}")
+    value = assembler.assign(f"add {kind} {value}, {odd}")
+    value = assembler.assign(f"lshr {kind} {value}, {literal(word, 16)}")
+    quiet = assembler.assign(f"or {kind} {high}, {literal(word, 0x40)}")
+    flags = _vector("i1", lanes)
+    value = assembler.assign(f"select {flags} {nan}, {kind} {quiet}, {kind} {value}")
+    return assembler.assign(f"trunc {kind} {value} to {bits}")
+
+
+def _round_to_odd(assembler: Assembler, value: str, source: DType) -> str:
+    # An inexact float with an odd last bit is never a tie, so the next rounding is right.
+    near, word = dtypes.float32.vec(source.lanes), dtypes.uint32.vec(source.lanes)
+    wide, narrow, kind = type_name(source), type_name(near), type_name(word)
+    flags = _vector("i1", source.lanes)
+    found = assembler.assign(f"fptrunc {wide} {value} to {narrow}")
+    back = assembler.assign(f"fpext {narrow} {found} to {wide}")
+    bits = assembler.assign(f"bitcast {narrow} {found} to {kind}")
+    sizes = []
+    for number in (value, back):
+        function = assembler.declare(wide, f"llvm.fabs.{suffix(source)}", wide)
+        sizes.append(assembler.assign(f"call {wide} {function}({wide} {number})"))
+    too_small = assembler.assign(f"fcmp ogt {wide} {sizes[0]}, {sizes[1]}")
+    too_large = assembler.assign(f"fcmp olt {wide} {sizes[0]}, {sizes[1]}")
+    last = assembler.assign(f"and {kind} {bits}, {literal(word, 1)}")
+    even = assembler.assign(f"icmp eq {kind} {last}, {literal(word, 0)}")
+    for test, step in ((too_small, 1), (too_large, -1)):
+        moves = assembler.assign(f"and {flags} {test}, {even}")
+        moved = assembler.assign(f"add {kind} {bits}, {literal(word, step)}")
+        bits = assembler.assign(f"select {flags} {moves}, {kind} {moved}, {kind} {bits}")
+    return assembler.assign(f"bitcast {kind} {bits} to {narrow}")
+
+
+def _vector(name: str, lanes: int) -> str:
+    return name if lanes == 1 else f"<{lanes} x {name}>"
