@@ -1,4 +1,4 @@
-"""Run the Python in the documents: `python tools/documents.py README.md ...`.
+"""Run the Python in the documents: `python -m tools.documents README.md ...`.
 
 In:  markdown files; blocks that start with ```python are one program a file, top to bottom.
 Out: exit status 1 when one fails; the error names the file and the line.
@@ -27,7 +27,7 @@ def program_of(text: str) -> str:
 def run(path: Path) -> bool:
     """Run the blocks of one file; False, and a traceback, when they fail."""
     try:
-        exec(compile(program_of(path.read_text()), str(path), "exec"), {"__name__": "__document__"})  # noqa: S102
+        exec(compile(program_of(path.read_text()), str(path), "exec"), {"__name__": "__document__"})
     except Exception:
         traceback.print_exc()
         return False

@@ -1,4 +1,4 @@
-"""Check that tests mirror the package: `python tools/mirror.py`.
+"""Check that tests mirror the package: `python -m tools.mirror`.
 
 In:  the package's modules and the files under tests/.
 Out: exit status 1 when a module has no test file, or a test file no module.
@@ -7,12 +7,8 @@ Out: exit status 1 when a module has no test file, or a test file no module.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-# Run as a script, the folder of this file is what is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tools.sources import PACKAGE, ROOT, read  # noqa: E402
+from tools.sources import PACKAGE, ROOT, read
 
 TESTS = ROOT / "tests"
 # Folders that ask a question about the whole instead of mirroring a folder of the package.

@@ -1,4 +1,4 @@
-"""Check the naming rules: `python tools/names.py`.
+"""Check the naming rules: `python -m tools.names`.
 
 In:  the package's sources.
 Out: exit status 1 when too many names are one letter, or when one has a banned word.
@@ -10,12 +10,8 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-# Run as a script, the folder of this file is what is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tools.sources import ROOT, Definition, Source, package_sources  # noqa: E402
+from tools.sources import ROOT, Definition, Source, package_sources
 
 ONE_LETTER_SHARE = 0.08
 # A version or a judgement in a name: what it replaces is deleted in the same change.

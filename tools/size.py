@@ -1,4 +1,4 @@
-"""Check the size budgets: `python tools/size.py`.
+"""Check the size budgets: `python -m tools.size`.
 
 In:  the package's sources.
 Out: a table a folder, and exit status 1 when a budget is passed.
@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from pathlib import Path
 
-# Run as a script, the folder of this file is what is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tools.sources import ROOT, Source, package_sources  # noqa: E402
+from tools.sources import ROOT, Source, package_sources
 
 FILE_LIMIT = 400
 FUNCTION_LIMIT = 50
