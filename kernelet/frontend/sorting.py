@@ -1,0 +1,230 @@
+"""Sorting, and what follows from it: order, the largest few, quantiles.
+
+In:  tensors.
+Out: `Sorting`: sort, argsort, topk, median, quantile.
+
+Each element becomes one 64-bit integer: its place in the order of values above, its index below.
+So no two are equal, and the order is stable. Short rows are sorted by counting: an element's place
+is the number of smaller ones. Long rows are cut into columns, of which only the columns are
+sorted, four times, with fixed movements between (Leighton's columnsort, 1985).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.cumulative import Cumulative
+from kernelet.frontend.pooling import known
+from kernelet.frontend.primitives import product, show_shape
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+
+_COUNTED = 4096
+_INDEX_BITS = 32
+_FILLER_BITS = 27
+_DEPTHS = 8
+
+
+class Sorting(Cumulative):
+    """Order along an axis."""
+
+    __slots__ = ()
+
+    def sort(
+        self, dim: int = -1, descending: bool = False, *, axis: int | None = None
+    ) -> tuple[Self, Self]:
+        """The elements in order, and where each was; ``numpy.sort``.
+
+        Equal elements keep their order. NaN counts as greater than any number.
+        """
+        along = dim if axis is None else axis
+        order = self.argsort(along, descending)
+        if self.ndim == 0:
+            return self, order
+        return self.gather(along, order), order
+
+    def argsort(
+        self, dim: int = -1, descending: bool = False, *, axis: int | None = None
+    ) -> Self:
+        """Where each element of the sorted axis was; ``numpy.argsort(x, kind="stable")``."""
+        place = self.axis(dim if axis is None else axis)
+        if self.ndim == 0 or 0 in self.shape:
+            return self._full(0, self.shape, dtypes.int32)
+        last = self.ndim - 1
+        rows = self._permute((*(each for each in range(self.ndim) if each != place), place))
+        return rows._row_order(descending)._permute((*range(place), last, *range(place, last)))
+
+    def topk(
+        self,
+        k: int,
+        dim: int = -1,
+        largest: bool = True,
+        sorted_: bool = True,
+        *,
+        axis: int | None = None,
+    ) -> tuple[Self, Self]:
+        """The `k` largest (or smallest) elements in order, and where they are."""
+        place = self.axis(dim if axis is None else axis)
+        length = self.shape[place] if self.ndim else 1
+        if isinstance(length, int) and not 0 <= k <= length:
+            raise ArgumentError(
+                f"topk: k={k} of an axis of {length}; the tensor has shape "
+                f"{show_shape(self.shape)}. Use k from 0 to {length}."
+            )
+        if self.ndim == 0:
+            return self, self._full(0, (), dtypes.int32)
+        order = self.argsort(place, descending=largest)._slice(place, 0, k)
+        return self.gather(place, order), order
+
+    def median(
+        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
+    ) -> Self:
+        """The middle element, the lower of two; NaN if there is one."""
+        along = axis if dim is None else dim
+        rows, kept = self._rows_of(along, "median")
+        last = rows.ndim - 1
+        size = known(rows.shape[last])
+        values = rows.sort(last)[0]._slice(last, (size - 1) // 2, (size + 1) // 2)._reshape(kept)
+        values = values._nan_from(rows, kept)
+        return values._with_axis(self.ndim, along) if keepdim else values
+
+    def quantile(
+        self, q: float, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
+    ) -> Self:
+        """The value that the share `q` of the elements is below; ``numpy.quantile(x, q, axis)``."""
+        if not 0 <= q <= 1:
+            raise ArgumentError(f"quantile: q={q} is not a share. Use a number from 0 to 1.")
+        along = axis if dim is None else dim
+        rows, kept = self._floating()._rows_of(along, "quantile")
+        last = rows.ndim - 1
+        place = q * (known(rows.shape[last]) - 1)
+        low, high = math.floor(place), math.ceil(place)
+        ordered = rows.sort(last)[0]
+        first = ordered._slice(last, low, low + 1)._reshape(kept)
+        second = ordered._slice(last, high, high + 1)._reshape(kept)
+        values = first if low == high else first + (second - first) * (place - low)
+        values = values._nan_from(rows, kept)
+        return values._with_axis(self.ndim, along) if keepdim else values
+
+    def _rows_of(self, axis: int | None, call: str) -> tuple[Self, tuple[Dim, ...]]:
+        """The axis, or all of them as one, moved to the end; and the shape without it."""
+        place = self.axis(0 if axis is None else axis)
+        self._need_elements(call, self.axes(axis))
+        if axis is None or self.ndim == 0:
+            return self._reshape((product(self.shape),)), ()
+        order = (*(each for each in range(self.ndim) if each != place), place)
+        rows = self._permute(order)
+        return rows, rows.shape[:-1]
+
+    def _nan_from(self, rows: Self, kept: tuple[Dim, ...]) -> Self:
+        if not rows.dtype.is_float:
+            return self
+        spoilt = rows.isnan().any(rows.ndim - 1)._reshape(kept)
+        return spoilt.where(math.nan, self)
+
+    def _with_axis(self, ndim: int, axis: int | None) -> Self:
+        if axis is None:
+            return self._reshape((1,) * ndim)
+        place = axis % max(ndim, 1)
+        return self._reshape((*self.shape[:place], 1, *self.shape[place:]))
+
+    # ---- the order of each row ----
+
+    def _row_order(self, descending: bool) -> Self:
+        """Where the elements of the sorted last axis were, as int32."""
+        length = known(self.shape[-1])
+        keys = self._order_keys(descending)
+        order: Self | None = None
+        for key in keys:
+            turned = key if order is None else key.gather(key.ndim - 1, order)
+            packed = turned * (1 << _INDEX_BITS) + self._arange(length, dtypes.int64)
+            sorted_rows = packed._sorted_rows()
+            found = (sorted_rows & ((1 << _INDEX_BITS) - 1)).cast(dtypes.int32)
+            order = found if order is None else order.gather(order.ndim - 1, found)
+        assert order is not None
+        return order
+
+    def _order_keys(self, descending: bool) -> list[Self]:
+        """int64 numbers of 32 bits that are in the order of the values, the least digit first."""
+        values = self.detach()
+        if self.dtype.is_float and self.dtype is not dtypes.float64:
+            values = values.cast(dtypes.float32)
+        if values.dtype.is_float:
+            signed = dtypes.int64 if values.dtype is dtypes.float64 else dtypes.int32
+            # Both zeros are equal. Bits of negative floats are in the opposite order.
+            bits = (values == 0).where(0.0, values).bitcast(signed)
+            key = (bits < 0).where(bits ^ signed.max, bits)
+            key = values.isnan().where(int(signed.max), key)
+        elif values.dtype is dtypes.uint64:
+            key = (values ^ (1 << 63)).bitcast(dtypes.int64)
+        elif values.dtype is dtypes.uint32:
+            key = values.cast(dtypes.int64) - (1 << 31)
+        else:
+            key = values.cast(dtypes.int64)
+        key = ~key if descending else key
+        key = key.cast(dtypes.int64)
+        if values.dtype.itemsize < 8:
+            return [key]
+        return [(key & ((1 << 32) - 1)) - (1 << 31), key >> 32]
+
+    def _sorted_rows(self, counted: int = _COUNTED, depth: int = 0) -> Self:
+        """The last axis in rising order; no two of its elements are equal.
+
+        The greatest 2**30 integers are free: fillers of short columns come from there.
+        """
+        length = known(self.shape[-1])
+        if length <= counted:
+            return self._sorted_by_counting()
+        columns, rows = _column_shape(length)
+        *batch, _ = self.shape
+        lead = ((0, 0),) * len(batch)
+        missing = columns * rows - length
+        # Fillers differ from each other and from those that an outer call has put in.
+        place = self._arange(length + missing, dtypes.int64)
+        filler = place + (int(dtypes.int64.max) - (_DEPTHS - depth) * (1 << _FILLER_BITS))
+        padded = (place < length).where(self._pad((*lead, (0, missing))), filler)
+        result = padded._columnsort(columns, rows, counted, depth + 1)
+        return result._slice(len(batch), 0, length)
+
+    def _sorted_by_counting(self) -> Self:
+        *batch, length = self.shape
+        mine = self._reshape((*batch, length, 1))
+        others = self._reshape((*batch, 1, length))
+        last = self.ndim
+        rank = (others < mine).cast(dtypes.int32)._fold(Op.ADD, (last,), False)
+        placed = rank._reshape((*batch, 1, length)) == self._arange(length)._reshape((length, 1))
+        return placed.where(others, 0)._fold(Op.ADD, (last,), False)
+
+    def _columnsort(self, columns: int, rows: int, counted: int, depth: int) -> Self:
+        """The last axis, `columns` times `rows` elements, in order."""
+        *batch, length = self.shape
+        last, half = self.ndim - 1, rows // 2
+        flat, tall, wide = (*batch, length), (*batch, rows, columns), (*batch, columns, rows)
+        turn = (*range(last), last + 1, last)
+        result = self._reshape(wide)._sorted_rows(counted, depth)
+        # Deal the columns out over the rows, and back.
+        result = result._reshape(tall)._permute(turn)._sorted_rows(counted, depth)
+        result = result._permute(turn)._reshape(wide)._sorted_rows(counted, depth)
+        # Columns that begin in the middle of one and end in the middle of the next.
+        whole = result._reshape(flat)
+        inner = whole._slice(last, half, length - half)._reshape((*batch, columns - 1, rows))
+        inner = inner._sorted_rows(counted, depth)._reshape((*batch, length - rows))
+        ends = whole._slice(last, 0, half), whole._slice(last, length - half, length)
+        return ends[0].cat(inner, ends[1], dim=last)
+
+
+def _column_shape(length: int) -> tuple[int, int]:
+    """(columns, rows) that columnsort is right for: rows >= 2 * (columns - 1)**2, even, divisible.
+
+    >>> _column_shape(70000)
+    (33, 2178)
+    """
+    columns = 2
+    while 2 * columns**3 <= length:
+        columns += 1
+    step = columns * 2
+    rows = max(math.ceil(length / columns), 2 * (columns - 1) ** 2)
+    return columns, math.ceil(rows / step) * step
