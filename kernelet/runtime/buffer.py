@@ -1,0 +1,109 @@
+"""Memory of a device with a life of its own: allocated when first used, freed with its last user.
+
+In:  a device and a number of bytes.
+Out: `Buffer`, or a part of one that shares its memory.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from kernelet.base.counters import GlobalCounters
+from kernelet.base.errors import ArgumentError, InternalError
+from kernelet.runtime import device, host
+
+
+@final
+class Buffer:
+    """A block of bytes on one device, or `nbytes` of `base` from `offset` on."""
+
+    __slots__ = ("__weakref__", "_address", "base", "driver", "nbytes", "offset")
+
+    driver: device.Driver
+    nbytes: int
+    base: Buffer | None
+    offset: int
+    _address: int | None
+
+    def __init__(self, name: str, nbytes: int, base: Buffer | None = None, offset: int = 0) -> None:
+        if base is not None and not 0 <= offset <= offset + nbytes <= base.nbytes:
+            raise InternalError(
+                f"Buffer: bytes {offset} to {offset + nbytes} of a buffer of {base.nbytes} bytes"
+            )
+        self._address = None
+        self.driver = device.driver(name)
+        self.nbytes = nbytes
+        self.base = base
+        self.offset = offset
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        return self.driver.name
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether there is memory yet."""
+        return self._address is not None if self.base is None else self.base.is_allocated
+
+    @property
+    def address(self) -> int:
+        """Where the first byte is; allocates on first use."""
+        if self._address is not None:
+            return self._address
+        if self.base is not None:
+            return self.base.address + self.offset
+        self._address = self.driver.allocator.take(self.nbytes)
+        GlobalCounters.add_memory(self.nbytes)
+        return self._address
+
+    def view(self, offset: int, nbytes: int) -> Buffer:
+        """A part of this buffer, which stays alive as long as the part does."""
+        base = self if self.base is None else self.base
+        return Buffer(self.device, nbytes, base, self.offset + offset)
+
+    def copy_in(self, data: bytes | bytearray | memoryview) -> None:
+        """Write `data`, as many bytes as the buffer has."""
+        view = _as_bytes(memoryview(data))
+        if view.nbytes != self.nbytes:
+            raise ArgumentError(
+                f"copy to {self.device}: {view.nbytes} bytes do not fit into a buffer of "
+                f"{self.nbytes} bytes. Give as many as there are."
+            )
+        if self.nbytes:
+            self.driver.copy_in(self.address, view)
+
+    def copy_out(self) -> bytearray:
+        """A copy of the contents, which no later write changes."""
+        return self.driver.copy_out(self.address, self.nbytes)
+
+    def copy_from(self, source: Buffer) -> None:
+        """Write the contents of a buffer of the same size, on this or another device."""
+        if source.driver.is_host:
+            source.driver.synchronize()
+            self.copy_in(source.as_memoryview())
+        else:
+            self.copy_in(source.copy_out())
+
+    def as_memoryview(self) -> memoryview:
+        """The memory itself, for host devices: valid while this buffer lives, changes with it."""
+        if not self.driver.is_host:
+            raise InternalError(f"as_memoryview: the memory of {self.device} is not in reach")
+        return host.memory_at(self.address, self.nbytes)
+
+    def __del__(self) -> None:
+        address = getattr(self, "_address", None)
+        if address is not None:
+            self.driver.allocator.give_back(address, self.nbytes)
+            GlobalCounters.add_memory(-self.nbytes)
+
+    def __repr__(self) -> str:
+        part = "" if self.base is None else f", offset={self.offset}"
+        return f"Buffer({self.device!r}, {self.nbytes}{part})"
+
+
+def _as_bytes(view: memoryview) -> memoryview:
+    try:
+        return view.cast("B")
+    except TypeError:  # not contiguous, or of elements that memoryview does not know
+        return memoryview(view.tobytes())
