@@ -56,7 +56,9 @@ class Outline:
 def outline(program: Sequence[UOp]) -> Outline:
     """Read a program once and name what it declares."""
     parameters = tuple(sorted(_of(program, Op.PARAM), key=lambda node: node.arg.slot))
-    loaded, stored, gated = set(), set(), set()
+    loaded: set[UOp] = set()
+    stored: set[UOp] = set()
+    gated: set[UOp] = set()
     registers: dict[UOp, set[int]] = {}
     for node in program:
         if node.op is Op.INDEX and node.src[0].op is Op.SCRATCH and node.src[0].arg.register:
@@ -188,19 +190,25 @@ class Lines:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._depth = 0
+        self._is_empty = False
 
     def add(self, text: str) -> None:
         """Append one line at the current depth."""
         self._lines.append("    " * self._depth + text if text else "")
+        self._is_empty = False
 
     def open(self, text: str) -> None:
         """Append a line and indent what follows."""
         self.add(text)
         self._depth += 1
+        self._is_empty = True
 
-    def close(self, text: str = "") -> None:
-        """Indent less, and append a line if one is given."""
+    def close(self, text: str = "", if_empty: str = "") -> None:
+        """Indent less, and append a line if one is given; fill a block that has no line."""
+        if if_empty and self._is_empty:
+            self.add(if_empty)
         self._depth -= 1
+        self._is_empty = False
         if text:
             self.add(text)
 

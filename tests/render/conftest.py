@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelet.base.scalars import NAMESPACE
 from kernelet.graph.uop import UOp
-from kernelet.render import c, llvm
+from kernelet.render import c, llvm, python
 from tests.render.linear_programs import Run, call, compile_c, compile_llvm
 
 
@@ -22,7 +23,7 @@ def c_machine(compiler: str, folder: Path) -> Run:
         program: Sequence[UOp],
         memories: Sequence[bytes],
         values: Sequence[int] = (),
-        threads: range = range(0, 1),
+        threads: range = range(1),
     ) -> list[bytes]:
         library = compile_c(compiler, c.render(program, "kernel"), folder)
         address = c_address(library)
@@ -50,7 +51,7 @@ def llvm_machine(folder: Path) -> Run:
         program: Sequence[UOp],
         memories: Sequence[bytes],
         values: Sequence[int] = (),
-        threads: range = range(0, 1),
+        threads: range = range(1),
     ) -> list[bytes]:
         engine = compile_llvm(llvm.render(program, "kernel"))
         data = [bytearray(memory) for memory in memories]
@@ -60,9 +61,30 @@ def llvm_machine(folder: Path) -> Run:
     return run
 
 
-@pytest.fixture(params=["gcc", "clang", "llvm"])
+def python_machine() -> Run:
+    """Run programs as Python."""
+
+    def run(
+        program: Sequence[UOp],
+        memories: Sequence[bytes],
+        values: Sequence[int] = (),
+        threads: range = range(1),
+    ) -> list[bytes]:
+        scope = dict(NAMESPACE)
+        exec(python.render(program, "kernel"), scope)
+        data = [bytearray(memory) for memory in memories]
+        kernel = scope["kernel"]
+        kernel([memoryview(memory) for memory in data], values, threads.start, threads.stop)
+        return [bytes(memory) for memory in data]
+
+    return run
+
+
+@pytest.fixture(params=["gcc", "clang", "llvm", "python"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """A way to run a linear program: memories in, memories after it out."""
+    if request.param == "python":
+        return python_machine()
     if request.param == "llvm":
         return llvm_machine(tmp_path)
     return c_machine(request.param, tmp_path)

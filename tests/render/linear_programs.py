@@ -16,10 +16,22 @@ from kernelet.graph.uop import ParamArg, RangeArg, ScratchArg, UOp
 
 Run = Callable[..., list[bytes]]
 
-C_FLAGS = (
-    "-O2 -march=native -std=gnu11 -fwrapv -ffp-contract=off -fno-math-errno -Wno-psabi "
-    "-Wall -Werror -Wno-unused-variable -Wno-unused-parameter -shared -fPIC -lm"
-).split()
+C_FLAGS = [
+    "-O2",
+    "-march=native",
+    "-std=gnu11",
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-Wno-psabi",
+    "-Wall",
+    "-Werror",
+    "-Wno-unused-variable",
+    "-Wno-unused-parameter",
+    "-shared",
+    "-fPIC",
+    "-lm",
+]
 
 
 class Builder:

@@ -153,7 +153,7 @@ def test_bools_of_different_widths_combine(machine: Run, lanes: int) -> None:
         return (either ^ flag) & (flag < (a < b)).where(flag, constant(True, flag.dtype))
 
     def meaning(a: float, b: float, x: float, y: float, flag: bool) -> bool:
-        either = (a < b) | (not x != y)
+        either = (a < b) | (x == y)
         return (either ^ flag) & (flag if flag < (a < b) else True)
 
     sources = (dtypes.float64, dtypes.float64, dtypes.int16, dtypes.int16, dtypes.bool)
@@ -289,7 +289,7 @@ def test_matmul_by_register_tiles_is_exact_on_small_integers(
     memories = [bytes(4 * size * size)]
     memories += [encode(dtypes.float32, [x for row in m for x in row]) for m in (left, right)]
     program = matmul_tile(size, rows, lanes, vectors)
-    found = decode(dtypes.float32, machine(program, memories, (), range(0, size // rows))[0])
+    found = decode(dtypes.float32, machine(program, memories, (), range(size // rows))[0])
     wanted = [
         float(sum(left[i][k] * right[k][j] for k in range(size)))
         for i in range(size)
@@ -304,7 +304,7 @@ def test_row_maximum_is_nan_where_a_row_has_nan(machine: Run) -> None:
     values[columns + 5] = math.nan
     memories = [bytes(4 * rows), encode(dtypes.float32, values)]
     found = decode(
-        dtypes.float32, machine(row_maximum(rows, columns, 16), memories, (), range(0, 3))[0]
+        dtypes.float32, machine(row_maximum(rows, columns, 16), memories, (), range(3))[0]
     )
     assert found[0] == max(values[:columns])
     assert math.isnan(found[1])
