@@ -282,12 +282,17 @@ def scaled_power_of_two_is_exponential(x: UOp, scale: UOp, ctx: Target) -> UOp |
     return transcendental.exp(x if scale.arg > 0 else x.alu(Op.NEG), ctx)
 
 
-@rule(UPat(Op.SIN, src=(UPat(Op.ADD, src=[UPat(name="x"), UPat.cvar("shift")]),)))
-def shifted_sine_is_cosine(x: UOp, shift: UOp, ctx: Target) -> UOp | None:
-    """sin(x + pi / 2) -> cosine of x, which the sum's rounding does not touch"""
-    if not computes_here(Op.SIN, x.dtype, ctx) or not is_nearest(shift.arg, x, math.pi / 2):
+@rule(UPat(Op.SIN, src=(UPat((Op.ADD, Op.SUB, Op.MULACC), name="shifted"),)))
+def shifted_sine_is_cosine(shifted: UOp, ctx: Target) -> UOp | None:
+    """sin(x + pi / 2), sin(pi / 2 - x) -> cosine of x, which the sum's rounding does not touch"""
+    if not computes_here(Op.SIN, shifted.dtype, ctx):
         return None
-    x = x.src[0] if x.op is Op.NEG else x
+    *parts, shift = shifted.src
+    x = parts[0] * parts[1] if shifted.op is Op.MULACC else parts[0]
+    if shifted.op is Op.SUB or (shifted.op is Op.ADD and x.op is Op.CONST):
+        x, shift = shift, x
+    if shift.op is not Op.CONST or not is_nearest(shift.arg, x, math.pi / 2):
+        return None
     return transcendental.cos(x, ctx)
 
 

@@ -48,6 +48,12 @@ class Narrow:
             self.exact.add((wide, dtype.name))
         return wide.cast(dtype)
 
+    def unrounded(self, node: UOp) -> UOp | None:
+        """The float32 node that `node` is the rounding of, where that changes nothing."""
+        if node.op is not Op.CAST or (node.src[0], node.dtype.name) not in self.exact:
+            return None
+        return node.src[0]
+
 
 @rule(UPat(Op.CONST, name="number"))
 def narrow_number_is_wide_number(number: UOp, ctx: Narrow) -> UOp | None:
@@ -58,10 +64,10 @@ def narrow_number_is_wide_number(number: UOp, ctx: Narrow) -> UOp | None:
     return ctx.narrowed(constant(widened(number.dtype), value), number.dtype, exact=True)
 
 
-@rule(UPat(Op.CAST, dtypes.float32, (UPat(Op.CAST, src=(UPat(name="wide"),), name="narrow"),)))
-def exact_rounding_is_nothing(wide: UOp, narrow: UOp, ctx: Narrow) -> UOp | None:
+@rule(UPat(Op.CAST, dtypes.float32, (UPat(Op.CAST, name="narrow"),)))
+def exact_rounding_is_nothing(narrow: UOp, ctx: Narrow) -> UOp | None:
     """float(half(x)) -> x, where x is a half already"""
-    return wide if (wide, narrow.dtype.name) in ctx.exact else None
+    return ctx.unrounded(narrow)
 
 
 @rule(UPat((*_COMPUTED, *_LANES), name="node"))
@@ -143,7 +149,10 @@ def wide_operation(node: UOp, sources: list[UOp], ctx: Narrow) -> UOp:
 
 def widen(node: UOp, ctx: Narrow) -> UOp:
     """`node` in float32, if it has a dtype that is only stored."""
-    return node.cast(widened(node.dtype)) if node.dtype in ctx else node
+    if node.dtype not in ctx:
+        return node
+    known = ctx.unrounded(node)
+    return node.cast(widened(node.dtype)) if known is None else known
 
 
 def widened(dtype: DType) -> DType:
