@@ -20,11 +20,16 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.render.c_casts import bitcast, cast
 from kernelet.render.c_helpers import Prelude, mask_dtype
+from kernelet.render.c_memory import (
+    is_in_heap,
+    lane_address,
+    memory_dtype,
+    scratch_lines,
+    signature,
+)
 from kernelet.render.c_types import SIGNED, literal, scalar_name
 from kernelet.render.renderer import (
-    STACK_BYTES,
     Lines,
-    array_elements,
     gate_of,
     outline,
     raise_unexpected,
@@ -86,54 +91,20 @@ class _Renderer:
         self._masks: dict[UOp, DType] = {}
         self._reads: set[object] = set()
         self._count = 0
-        self._in_heap = self._outline.scratch_bytes() > STACK_BYTES
 
     def source(self) -> str:
         """The whole text."""
-        self._lines.open(f"void {self._name}({self._signature()}) {{")
-        self._declare_scratch()
+        self._lines.open(f"{signature(self._outline, self._name)} {{")
+        for line in scratch_lines(self._outline, self._prelude):
+            self._lines.add(line)
         for position, node in enumerate(self._program):
             self._visit(node, self._outline.uses[position])
         self._write_waiting(lambda _: True)
-        if self._in_heap:
+        if is_in_heap(self._outline):
             self._lines.add("__builtin_free(heap);")
         self._lines.close("}")
         prelude = self._prelude.text()
         return f"{prelude}\n{self._lines.text()}" if prelude else self._lines.text()
-
-    # ---- declarations ----
-
-    def _signature(self) -> str:
-        parts = []
-        for parameter in self._outline.parameters:
-            constant = "" if parameter in self._outline.stored else "const "
-            parts.append(f"{constant}{scalar_name(parameter.dtype)}* {self._named[parameter]}")
-        parts += [f"long long {self._named[variable]}" for variable in self._outline.variables]
-        return ", ".join([*parts, "long long thread_begin", "long long thread_end"])
-
-    def _declare_scratch(self) -> None:
-        if self._in_heap:
-            total = self._outline.scratch_bytes() + 64 * (len(self._outline.arrays()) + 1)
-            self._lines.add(f"char* const heap = (char*)__builtin_malloc({total});")
-            self._lines.add("char* next = heap + (-(unsigned long long)heap & 63);")
-        for memory in self._outline.scratch:
-            name = self._named[memory]
-            if not memory.arg.register:
-                self._declare_array(name, memory)
-                continue
-            offsets = self._outline.registers.get(memory, ())
-            if offsets:
-                names = ", ".join(register_name(name, memory, offset) for offset in offsets)
-                self._lines.add(f"{self._type(memory)} {names};")
-
-    def _declare_array(self, name: str, memory: UOp) -> None:
-        kind, elements = scalar_name(memory.dtype), array_elements(memory)
-        if not self._in_heap:
-            self._lines.add(f"{kind} {name}[{elements}] __attribute__((aligned(64)));")
-            return
-        size = -(-elements * memory.dtype.itemsize // 64) * 64
-        self._lines.add(f"{kind}* const {name} = ({kind}*)next;")
-        self._lines.add(f"next += {size};")
 
     def _type(self, node: UOp) -> str:
         if node.dtype.is_bool and node.dtype.lanes > 1:
@@ -188,7 +159,7 @@ class _Renderer:
     def _address(self, node: UOp, uses: int) -> None:
         memory, offset = node.src
         name = self._named[memory]
-        if memory.arg is not None and memory.op is Op.SCRATCH and memory.arg.register:
+        if memory.op is Op.SCRATCH and memory.arg.register:
             self._addresses[node] = (register_name(name, memory, int(offset.arg)), "")
             return
         waiting = self._waiting.get(offset)
@@ -208,8 +179,8 @@ class _Renderer:
         if lane_gate and gate is not None and offset:
             mask = self._mask_text(gate, mask_dtype(value.dtype))
             stored = self._stored_lanes(value)
-            helper = self._prelude.store(self._memory_dtype(value.dtype))
-            address = self._lane_address(name, offset, value.dtype)
+            helper = self._prelude.store(memory_dtype(value.dtype))
+            address = lane_address(name, offset, value.dtype)
             statement = f"{helper}({address}, {mask}, {stored});"
         else:
             statement = self._assignment(node, name, offset)
@@ -229,21 +200,13 @@ class _Renderer:
             return f"{name} = {self._use(value, _LOOSE)};"
         if value.dtype.lanes == 1:
             return f"{name}[{offset}] = {self._use(value, _LOOSE)};"
-        kind = self._prelude.type(self._memory_dtype(value.dtype))
+        kind = self._prelude.type(memory_dtype(value.dtype))
         return f"*({kind}*)({name} + {offset}) = {self._stored_lanes(value)};"
 
     def _stored_lanes(self, value: UOp) -> str:
         if value.dtype.is_bool:
             return f"-{self._mask_text(value, dtypes.int8.vec(value.dtype.lanes))}"
         return self._use(value, _LOOSE)
-
-    @staticmethod
-    def _lane_address(name: str, offset: str, dtype: DType) -> str:
-        return f"{'(signed char*)' if dtype.is_bool else ''}({name} + {offset})"
-
-    @staticmethod
-    def _memory_dtype(dtype: DType) -> DType:
-        return dtypes.int8.vec(dtype.lanes) if dtype.is_bool else dtype
 
     # ---- values ----
 
@@ -279,11 +242,11 @@ class _Renderer:
             if node.dtype.is_bool and node.dtype.lanes > 1:
                 self._masks[node] = self._mask(node.src[0].src[0])
             return name, _ATOM
-        dtype = self._memory_dtype(node.dtype) if node.dtype.lanes > 1 else node.dtype
+        dtype = memory_dtype(node.dtype) if node.dtype.lanes > 1 else node.dtype
         gate = gate_of(node)
         if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
             mask = self._mask_text(gate, mask_dtype(dtype))
-            address = self._lane_address(name, offset, node.dtype)
+            address = lane_address(name, offset, node.dtype)
             text, level = f"{self._prelude.load(dtype)}({address}, {mask})", _ATOM
         elif dtype.lanes == 1:
             text, level = f"{name}[{offset}]", _ATOM

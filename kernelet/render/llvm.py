@@ -20,7 +20,7 @@ from kernelet.graph.uop import UOp
 from kernelet.render.llvm_types import cast_value, literal, suffix, type_name
 from kernelet.render.renderer import (
     STACK_BYTES,
-    array_elements,
+    array_bytes,
     bits_dtype,
     gate_of,
     outline,
@@ -144,8 +144,8 @@ class _Renderer:
 
     def _declare_scratch(self) -> None:
         if self._in_heap:
-            total = self._outline.scratch_bytes() + 64 * (len(self._outline.arrays()) + 1)
-            allocate = self.declare("ptr", "malloc", "i64")
+            total = self._outline.scratch_bytes() + 64
+            allocate = self.declare("noalias ptr", "malloc", "i64")
             self._line(f"%heap = call ptr {allocate}(i64 {total})")
             address = self.assign("ptrtoint ptr %heap to i64")
             negative = self.assign(f"sub i64 0, {address}")
@@ -160,11 +160,9 @@ class _Renderer:
                     self._line(f"{register} = alloca {type_name(memory.dtype)}")
             elif self._in_heap:
                 self._line(f"{name} = getelementptr i8, ptr %aligned, i64 {begin}")
-                size = array_elements(memory) * memory.dtype.itemsize
-                begin += -(-size // 64) * 64
+                begin += array_bytes(memory)
             else:
-                kind = type_name(memory.dtype.scalar, in_memory=True)
-                self._line(f"{name} = alloca [{array_elements(memory)} x {kind}], align 64")
+                self._line(f"{name} = alloca [{array_bytes(memory)} x i8], align 64")
 
     # ---- statements ----
 

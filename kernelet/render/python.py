@@ -18,7 +18,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.render.renderer import (
     Lines,
-    array_elements,
+    array_bytes,
     gate_of,
     outline,
     raise_unexpected,
@@ -92,8 +92,7 @@ class _Renderer:
                 targets = ", ".join(self._values[node] for node in nodes)
                 self._lines.add(f"({targets},) = {names}")
         for array in self._outline.arrays():
-            size = array_elements(array) * array.dtype.itemsize
-            self._lines.add(f"{self._values[array]} = scratch({size})")
+            self._lines.add(f"{self._values[array]} = scratch({array_bytes(array)})")
         for position, node in enumerate(self._program):
             self._visit(node, self._outline.uses[position])
         self._lines.close()

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
+from kernelet.base.helpers import round_up
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
@@ -49,8 +50,8 @@ class Outline:
         return tuple(node for node in self.scratch if not node.arg.register)
 
     def scratch_bytes(self) -> int:
-        """The bytes of all arrays together."""
-        return sum(array_elements(node) * node.dtype.itemsize for node in self.arrays())
+        """The bytes of all arrays together, each from a multiple of 64."""
+        return sum(array_bytes(node) for node in self.arrays())
 
 
 def outline(program: Sequence[UOp]) -> Outline:
@@ -140,9 +141,9 @@ def register_offset(index: UOp) -> int:
     return int(offset.arg)
 
 
-def array_elements(memory: UOp) -> int:
-    """How many scalars a scratch array holds."""
-    return int(memory.arg.size * memory.dtype.lanes)
+def array_bytes(memory: UOp) -> int:
+    """The size of a scratch array, up to a multiple of 64."""
+    return round_up(memory.arg.size * memory.dtype.lanes * memory.dtype.itemsize, 64)
 
 
 def gate_of(access: UOp) -> UOp | None:
