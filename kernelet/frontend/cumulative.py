@@ -49,7 +49,7 @@ class Cumulative(Reduction):
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
         wanted = sum_dtype(self.dtype)
         wide = self.cast(accumulator_dtype(wanted))
-        scan = _Scan(_product_last, _multiply, 1)
+        scan: _Scan[Self] = _Scan(_product_last, _multiply, 1)
         return wide._scan_axis(scan, axis if dim is None else dim).cast(wanted)
 
     def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
@@ -70,7 +70,7 @@ class Cumulative(Reduction):
     def logcumsumexp(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
         wanted = self._floating().dtype
-        scan = _Scan(_logsumexp_last, _log_add, -math.inf)
+        scan: _Scan[Self] = _Scan(_logsumexp_last, _log_add, -math.inf)
         return self._widened()._scan_axis(scan, axis if dim is None else dim).cast(wanted)
 
     def _running_max(self, axis: int) -> Self:

@@ -40,9 +40,7 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
             f"einsum {formula!r}: the formula has {len(terms)} operands and {len(shapes)} are "
             "given. Give one tensor for each part between commas."
         )
-    inputs = tuple(
-        _labels(formula, term, shape) for term, shape in zip(terms, shapes, strict=True)
-    )
+    inputs = tuple(_labels(formula, term, shape) for term, shape in zip(terms, shapes, strict=True))
     widest = max((sum(isinstance(each, int) for each in labels) for labels in inputs), default=0)
     hidden: tuple[Label, ...] = tuple(range(-widest, 0))
     if arrow:

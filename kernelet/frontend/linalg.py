@@ -96,7 +96,9 @@ class LinearAlgebra(Cumulative):
         """`addmm` over lists of matrices."""
         return self.addmm(left, right, beta=beta, alpha=alpha)
 
-    def linear(self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None) -> Self:
+    def linear(
+        self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
+    ) -> Self:
         """``x @ weight + bias``; a vector `weight` scales instead. `weight` is (in, out)."""
         if dtype is not None:
             cast_bias = None if bias is None else bias.cast(dtype)
@@ -129,9 +131,7 @@ class LinearAlgebra(Cumulative):
             )
         return self.diagonal().sum(-1)
 
-    def tensordot(
-        self, other: Self, dims: int | tuple[Sequence[int], Sequence[int]] = 2
-    ) -> Self:
+    def tensordot(self, other: Self, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Self:
         """The sum over pairs of axes; ``numpy.tensordot(x, other, dims)``."""
         if isinstance(dims, int):
             left, right = tuple(range(self.ndim - dims, self.ndim)), tuple(range(dims))

@@ -90,9 +90,7 @@ class Losses(Reduction, Activations):
         weight = 1 + (pos_weight - 1) * target
         return ((1 - target) * self + weight * (negative + tail))._reduced(reduction)
 
-    def kl_div(
-        self, target: Self, reduction: str = "mean", log_target: bool = False
-    ) -> Self:
+    def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """``target * (log(target) - x)`` for log-probabilities x; 0 where the target is 0.
 
         "batchmean" divides the sum by the first axis.

@@ -45,7 +45,7 @@ class Normalization(Reduction):
         eps: float = 1e-6,
     ) -> Self:
         """``x / sqrt(mean(x * x) + eps) * weight`` over the last axes; None is the last one."""
-        axes = (self.axis(-1),)
+        axes = self.axes(-1)
         if normalized_shape is not None:
             axes = self._last_axes("rms_norm", normalized_shape)
         wide = self._widened()

@@ -1,120 +1,25 @@
-"""Sliding windows and what is computed over each of them.
+"""Tensors cut into sliding windows, and pools over each window.
 
-In:  tensors (batch, channels, *space), window sizes, strides, dilations, paddings.
-Out: `Window`, the movement of an axis into windows that convolution is built on, and the pools.
+In:  tensors (batch, channels, *space) and the windows' sizes, strides, dilations, paddings.
+Out: `Pooling`: the movement that convolution is built on, and the pools.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeVar
+from dataclasses import replace
+from typing import Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes
-from kernelet.base.errors import ArgumentError, ShapeError
-from kernelet.frontend.primitives import show_dim, show_shape
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.primitives import show_shape
 from kernelet.frontend.reduction import Reduction
-from kernelet.graph.infer import Dim
+from kernelet.frontend.windows import Padding, PerAxis, Slide, Window, known, window_list
 from kernelet.graph.ops import Op
 
-PerAxis = int | Sequence[int]
-Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
 OutputSize = int | Sequence[int | None]
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """`size` elements, `dilation` apart, at every `stride`-th place of an axis.
-
-    The axis has `before` and `after` zeros around it; a negative number crops it.
-    """
-
-    size: int
-    stride: int = 1
-    dilation: int = 1
-    before: int = 0
-    after: int = 0
-
-    @property
-    def reach(self) -> int:
-        """The distance from the first element of a window to just behind its last."""
-        return self.dilation * (self.size - 1) + 1
-
-    @property
-    def is_block(self) -> bool:
-        """Whether a window is a piece of consecutive elements that no other window shares."""
-        return self.stride >= self.size and (self.dilation == 1 or self.size == 1)
-
-    def count(self, length: int) -> int:
-        """How many windows fit an axis of `length` elements."""
-        return (length + self.before + self.after - self.reach) // self.stride + 1
-
-    def rounded_up(self, length: int) -> Window:
-        """With room for one more window that starts inside the axis or the zeros before it."""
-        missing = -(length + self.before + self.after - self.reach) % self.stride
-        wider = replace(self, after=self.after + missing)
-        starts_inside = (wider.count(length) - 1) * self.stride < length + self.before
-        return wider if starts_inside else self
-
-
-@dataclass(frozen=True, slots=True)
-class _Slide:
-    """The movements that turn one axis of `length` elements into (size, count) or (count, size).
-
-    Windows that overlap: repeat the axis `size` times and read the repeats with a row pitch that
-    is `dilation` shorter than the axis, so that each row is shifted against the one before. The
-    zeros around the axis are wide enough that no row runs into the next one, neither here nor in
-    the gradient, which needs no division by the pitch then.
-    """
-
-    window: Window
-    length: int
-
-    @property
-    def count(self) -> int:
-        return self.window.count(self.length)
-
-    @property
-    def pads(self) -> tuple[int, int]:
-        window, used = self.window, self.count * self.window.stride
-        if window.is_block:
-            return max(window.before, 0), max(used - window.before - self.length, 0)
-        before = max(window.before, window.reach - 1)
-        room = used - window.before - self.length + window.dilation
-        return before, max(room, window.dilation)
-
-    @property
-    def whole(self) -> int:
-        return sum(self.pads) + self.length
-
-    @property
-    def cut(self) -> tuple[int, int]:
-        """The part of the padded axis, repeated where windows overlap, that the rows cover."""
-        window = self.window
-        if window.is_block:
-            begin = self.pads[0] - window.before
-            return begin, begin + self.count * window.stride
-        return window.reach - 1, window.size * self.whole - window.dilation
-
-    @property
-    def repeats(self) -> tuple[int, ...]:
-        return () if self.window.is_block else (self.window.size,)
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        if self.window.is_block:
-            return self.count, self.window.stride
-        return self.window.size, self.whole - self.window.dilation
-
-    @property
-    def row_cut(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        window = self.window
-        if window.is_block:
-            return (0, self.count), (0, window.size)
-        begin = self.pads[0] - window.before
-        return (0, window.size), (begin, begin + self.count * window.stride)
 
 
 class Pooling(Reduction):
@@ -127,7 +32,7 @@ class Pooling(Reduction):
         keep = self.ndim - len(windows)
         batch = self.shape[:keep]
         slides = [
-            _Slide(window, known(length))
+            Slide(window, known(length))
             for window, length in zip(windows, self.shape[keep:], strict=True)
         ]
         zeros = ((0, 0),) * keep
@@ -145,7 +50,7 @@ class Pooling(Reduction):
         result = result._flip(tuple(keep + 2 * place for place in overlapping))
         return result._strided(slides, keep)._gathered(slides, keep)
 
-    def _strided(self, slides: Sequence[_Slide], keep: int) -> Self:
+    def _strided(self, slides: Sequence[Slide], keep: int) -> Self:
         """Every `stride`-th of the places that overlapping windows start at."""
         if all(slide.window.stride == 1 or not slide.repeats for slide in slides):
             return self
@@ -160,7 +65,7 @@ class Pooling(Reduction):
         result = self._reshape((*batch, *_joined(split)))._shrink(bounds)
         return result._reshape((*batch, *_joined([sides[:2] for sides in first])))
 
-    def _gathered(self, slides: Sequence[_Slide], keep: int) -> Self:
+    def _gathered(self, slides: Sequence[Slide], keep: int) -> Self:
         """(*batch, *pairs) with the counts before the sizes."""
         sides = [keep + 2 * place for place in range(len(slides))]
         turned = [1 if slide.repeats else 0 for slide in slides]
@@ -304,8 +209,12 @@ class Pooling(Reduction):
         windows = self._fitting(call, [Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
-        wanted = [length if size is None else size for size, length in zip(sizes, lengths, strict=True)]
-        return [(first + place, size) for place, size in enumerate(wanted) if size != lengths[place]]
+        wanted = [
+            length if size is None else size for size, length in zip(sizes, lengths, strict=True)
+        ]
+        return [
+            (first + place, size) for place, size in enumerate(wanted) if size != lengths[place]
+        ]
 
     def _pieces(self, axis: int, size: int) -> Self:
         """(size, length): whether an element of the axis is in a piece."""
@@ -325,91 +234,6 @@ class Pooling(Reduction):
         """The last axis moved to `axis`."""
         rest = range(self.ndim - 1)
         return self._permute((*rest[:axis], self.ndim - 1, *rest[axis:]))
-
-
-def per_axis(call: str, name: str, value: PerAxis, count: int) -> tuple[int, ...]:
-    """One number for each of `count` axes; a single number stands for all of them.
-
-    >>> per_axis("conv2d", "stride", 2, 3)
-    (2, 2, 2)
-    """
-    found = (value,) * count if isinstance(value, int) else tuple(value)
-    if len(found) != count:
-        raise ArgumentError(
-            f"{call}: {name}={value} has {len(found)} numbers and there are {count} axes to slide "
-            "along. Give one number, or one for each axis."
-        )
-    return found
-
-
-def paddings(
-    call: str, padding: Padding, windows: Sequence[Window]
-) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each axis.
-
-    `padding` is one number, one for each axis, a (before, after) pair for each axis, "same" or
-    "valid", or flat pairs from the last axis to the first: (left, right, top, bottom).
-    """
-    count = len(windows)
-    if padding == "valid":
-        return ((0, 0),) * count
-    if padding == "same":
-        if any(window.stride != 1 for window in windows):
-            raise ArgumentError(
-                f'{call}: padding="same" with a stride of '
-                f"{tuple(window.stride for window in windows)}: the output would be smaller than "
-                "the input. Use stride 1 or give the padding in numbers."
-            )
-        spare = [window.reach - 1 for window in windows]
-        return tuple((each // 2, each - each // 2) for each in spare)
-    if isinstance(padding, int):
-        return ((padding, padding),) * count
-    if not isinstance(padding, str):
-        flat = [each for each in padding if isinstance(each, int)]
-        if len(flat) == len(padding) == count:
-            return tuple((each, each) for each in flat)
-        if len(flat) == len(padding) == 2 * count:
-            pairs = zip(flat[::2], flat[1::2], strict=True)
-            return tuple(reversed(list(pairs)))
-        pairs_given = [tuple(each) for each in padding if not isinstance(each, int)]
-        if not flat and len(pairs_given) == count and all(len(each) == 2 for each in pairs_given):
-            return tuple((pair[0], pair[1]) for pair in pairs_given)
-    raise ArgumentError(
-        f"{call}: padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
-        f'pairs (before, after), {2 * count} numbers from the last axis to the first, "same" or '
-        '"valid".'
-    )
-
-
-def window_list(
-    call: str, sizes: Sequence[int], stride: PerAxis, dilation: PerAxis, padding: Padding
-) -> list[Window]:
-    """One window for each axis, from the arguments of a convolution or a pool."""
-    count = len(sizes)
-    steps = per_axis(call, "stride", stride, count)
-    gaps = per_axis(call, "dilation", dilation, count)
-    if min((*sizes, *steps, *gaps), default=1) < 1:
-        raise ArgumentError(
-            f"{call}: window {tuple(sizes)}, stride {steps}, dilation {gaps}. "
-            "Each of these numbers must be at least 1."
-        )
-    bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
-    sides = zip(bare, paddings(call, padding, bare), strict=True)
-    return [replace(window, before=before, after=after) for window, (before, after) in sides]
-
-
-def known(dim: Dim) -> int:
-    """The size as a number; ShapeError when it is a bound variable.
-
-    >>> known(3)
-    3
-    """
-    if isinstance(dim, int):
-        return dim
-    raise ShapeError(
-        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
-        "be bound variables. Use axes whose size is a number."
-    )
 
 
 def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:

@@ -121,7 +121,7 @@ class Reduction(Movement, Functions):
 
     def count_nonzero(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
         """How many elements are not zero; ``numpy.count_nonzero(x, axis)``."""
-        return (self != 0).sum(axis, keepdim, dim=dim)
+        return self.ne(0).sum(axis, keepdim, dim=dim)
 
     # ---- extremes ----
 
@@ -141,12 +141,12 @@ class Reduction(Movement, Functions):
 
     def any(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
         """Whether some element is not zero; ``numpy.any(x, axis)``."""
-        found = (self != 0).cast(dtypes.int32)
+        found = self.ne(0).cast(dtypes.int32)
         return found._fold(Op.MAX, self.axes(either(axis, dim)), keepdim) > 0
 
     def all(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
         """Whether no element is zero; ``numpy.all(x, axis)``."""
-        return ~(self == 0).any(axis, keepdim, dim=dim)
+        return ~self.eq(0).any(axis, keepdim, dim=dim)
 
     def argmax(
         self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
@@ -270,7 +270,7 @@ class Reduction(Movement, Functions):
 
     def _flat_sqrt(self) -> Self:
         """The square root, with gradient 0 instead of infinity at 0."""
-        flat = self == 0
+        flat = self.eq(0)
         return flat.where(0.0, flat.where(1.0, self).sqrt())
 
     def norm(
@@ -298,7 +298,7 @@ class Reduction(Movement, Functions):
         if p == -math.inf:
             return size.min(axes, keepdim).cast(kind)
         if p == 0:
-            return (wide != 0).sum(axes, keepdim).cast(kind)
+            return wide.ne(0).sum(axes, keepdim).cast(kind)
         if p == 1:
             return size._fold(Op.ADD, axes, keepdim).cast(kind)
         return ((size**p)._fold(Op.ADD, axes, keepdim) ** (1 / p)).cast(kind)
@@ -315,7 +315,7 @@ class Reduction(Movement, Functions):
         wide = self._widened()
         peak = wide._peak(axes)
         total = (wide - peak).exp()._fold(Op.ADD, axes, True)
-        empty = total == 0
+        empty = total.eq(0)
         result = empty.where(-math.inf, empty.where(1.0, total).log()) + peak
         result = result if keepdim else result._without(axes)
         return result.cast(self._floating().dtype)
@@ -331,18 +331,14 @@ class Reduction(Movement, Functions):
         # Any shift gives the same result, so no gradient needs to pass through this one.
         return wide - wide.detach().max(axes, True), axes
 
-    def softmax(
-        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
-    ) -> Self:
+    def softmax(self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None) -> Self:
         """``exp(x) / sum(exp(x))`` along `axis`."""
         shifted, axes = self._shifted(either(axis, dim), dtype)
         exponential = shifted.exp()
         result = exponential / exponential._fold(Op.ADD, axes, True)
         return result.cast(dtype or self._floating().dtype)
 
-    def softmin(
-        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
-    ) -> Self:
+    def softmin(self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None) -> Self:
         """``softmax(-x)`` along `axis`."""
         return (-self).softmax(axis, dtype, dim=dim)
 

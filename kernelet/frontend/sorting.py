@@ -15,10 +15,11 @@ import math
 from typing import Self
 
 from kernelet.base.dtype import dtypes
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.cumulative import Cumulative
-from kernelet.frontend.pooling import known
+from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import product, show_shape
+from kernelet.frontend.windows import known
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 
@@ -28,7 +29,7 @@ _FILLER_BITS = 27
 _DEPTHS = 8
 
 
-class Sorting(Cumulative):
+class Sorting(Cumulative, Indexing):
     """Order along an axis."""
 
     __slots__ = ()
@@ -46,9 +47,7 @@ class Sorting(Cumulative):
             return self, order
         return self.gather(along, order), order
 
-    def argsort(
-        self, dim: int = -1, descending: bool = False, *, axis: int | None = None
-    ) -> Self:
+    def argsort(self, dim: int = -1, descending: bool = False, *, axis: int | None = None) -> Self:
         """Where each element of the sorted axis was; ``numpy.argsort(x, kind="stable")``."""
         place = self.axis(dim if axis is None else axis)
         if self.ndim == 0 or 0 in self.shape:
@@ -155,7 +154,7 @@ class Sorting(Cumulative):
         if values.dtype.is_float:
             signed = dtypes.int64 if values.dtype is dtypes.float64 else dtypes.int32
             # Both zeros are equal. Bits of negative floats are in the opposite order.
-            bits = (values == 0).where(0.0, values).bitcast(signed)
+            bits = values.eq(0).where(0.0, values).bitcast(signed)
             key = (bits < 0).where(bits ^ signed.max, bits)
             key = values.isnan().where(int(signed.max), key)
         elif values.dtype is dtypes.uint64:

@@ -1,0 +1,97 @@
+"""Attention, as its plain formula.
+
+In:  queries, keys and values: (*batch, heads, time, width).
+Out: `Attention`, whose one method is a softmax between two matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from kernelet.base.dtype import promote
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.linalg import LinearAlgebra
+from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.random import Random
+from kernelet.frontend.windows import known
+from kernelet.graph.ops import Op
+
+
+class Attention(LinearAlgebra, Random):
+    """Weighted means of values, by how well queries match keys."""
+
+    __slots__ = ()
+
+    def scaled_dot_product_attention(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        enable_gqa: bool = False,
+        scale: float | None = None,
+    ) -> Self:
+        """``softmax(x @ key.T * scale + mask) @ value``; scale is 1 / sqrt(width) unless given.
+
+        A bool mask says which keys a query may see; any other mask is added. A query that may see
+        no key at all gets zeros. With `is_causal` query i sees the keys up to i. `enable_gqa` lets
+        several query heads share one key and value head. Dropout acts while training only.
+        """
+        _check_heads(self, key, value)
+        if enable_gqa:
+            key, value = self._shared_heads(key), self._shared_heads(value)
+        kind = promote(promote(self.dtype, key.dtype), value.dtype)
+        factor = 1 / math.sqrt(known(self.shape[-1])) if scale is None else scale
+        scores = self._multiplied(key.transpose(-2, -1), kind) * factor  # (*batch, queries, keys)
+        if is_causal:
+            query, place = scores._positions(scores.ndim - 2), scores._positions(scores.ndim - 1)
+            scores = (query < place).where(-math.inf, scores)
+        if attn_mask is None:
+            weights = scores.softmax(-1)
+        else:
+            weights = scores._masked(attn_mask)._softmax_or_zero()
+        weights = weights.dropout(dropout_p) if dropout_p else weights
+        return weights._multiplied(value, kind).cast(kind)
+
+    def _shared_heads(self, heads: Self) -> Self:
+        """Each head as often as there are query heads for it."""
+        mine, theirs = self.shape[-3], heads.shape[-3]
+        if mine == theirs:
+            return heads
+        if not isinstance(mine, int) or not isinstance(theirs, int) or mine % theirs:
+            raise ShapeError(
+                f"scaled_dot_product_attention: {mine} query heads cannot share {theirs} key heads "
+                f"evenly. The query has shape {show_shape(self.shape)}, the key "
+                f"{show_shape(heads.shape)}. Make one number divide the other."
+            )
+        *batch, _, time, width = heads.shape
+        many = heads._reshape((*batch, theirs, 1, time, width))
+        many = many._expand((*batch, theirs, mine // theirs, time, width))
+        return many._reshape((*batch, mine, time, width))
+
+    def _masked(self, mask: Self) -> Self:
+        if mask.dtype.is_bool:
+            return mask.where(self, -math.inf)
+        return self + mask.cast(self.dtype)
+
+    def _softmax_or_zero(self) -> Self:
+        """The softmax along the last axis; zeros where all of it is minus infinity."""
+        last = (self.ndim - 1,)
+        exponential = (self - self._peak(last)).exp()
+        total = exponential._fold(Op.ADD, last, True)
+        return exponential / total.eq(0).where(1.0, total)
+
+
+def _check_heads(query: Attention, key: Attention, value: Attention) -> None:
+    """ShapeError unless each query can be compared with each key, and each key has a value."""
+    if min(query.ndim, key.ndim, value.ndim) > 1:
+        fits = query.shape[-1] == key.shape[-1] and key.shape[-2] == value.shape[-2]
+        if fits:
+            return
+    raise ShapeError(
+        f"scaled_dot_product_attention: query {show_shape(query.shape)}, key "
+        f"{show_shape(key.shape)}, value {show_shape(value.shape)}. Each is (*batch, time, width); "
+        "query and key need the same width, key and value the same time."
+    )

@@ -1,0 +1,199 @@
+"""Windows that slide along axes, and the arguments that describe them.
+
+In:  sizes, strides, dilations, paddings as users give them.
+Out: `Window`, and `Slide`, the movements that cut one axis into windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.primitives import show_dim
+from kernelet.graph.infer import Dim
+
+PerAxis = int | Sequence[int]
+Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`size` elements, `dilation` apart, at every `stride`-th place of an axis.
+
+    The axis has `before` and `after` zeros around it; a negative number crops it.
+    """
+
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The distance from the first element of a window to just behind its last."""
+        return self.dilation * (self.size - 1) + 1
+
+    @property
+    def is_block(self) -> bool:
+        """Whether a window is a piece of consecutive elements that no other window shares."""
+        return self.stride >= self.size and (self.dilation == 1 or self.size == 1)
+
+    def count(self, length: int) -> int:
+        """How many windows fit an axis of `length` elements."""
+        return (length + self.before + self.after - self.reach) // self.stride + 1
+
+    def rounded_up(self, length: int) -> Window:
+        """With room for one more window that starts inside the axis or the zeros before it."""
+        missing = -(length + self.before + self.after - self.reach) % self.stride
+        wider = replace(self, after=self.after + missing)
+        starts_inside = (wider.count(length) - 1) * self.stride < length + self.before
+        return wider if starts_inside else self
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """The movements that turn one axis of `length` elements into (size, count) or (count, size).
+
+    Windows that overlap: repeat the axis `size` times and read the repeats with a row pitch that
+    is `dilation` shorter than the axis, so that each row is shifted against the one before. The
+    zeros around the axis are wide enough that no row runs into the next one, neither here nor in
+    the gradient, which needs no division by the pitch then.
+    """
+
+    window: Window
+    length: int
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        return self.window.count(self.length)
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        """Zeros before and after the axis, negative crops left to `cut` and `row_cut`."""
+        window, used = self.window, self.count * self.window.stride
+        if window.is_block:
+            return max(window.before, 0), max(used - window.before - self.length, 0)
+        before = max(window.before, window.reach - 1)
+        room = used - window.before - self.length + window.dilation
+        return before, max(room, window.dilation)
+
+    @property
+    def whole(self) -> int:
+        """The length of the padded axis."""
+        return sum(self.pads) + self.length
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """The part of the padded axis, repeated where windows overlap, that the rows cover."""
+        window = self.window
+        if window.is_block:
+            begin = self.pads[0] - window.before
+            return begin, begin + self.count * window.stride
+        return window.reach - 1, window.size * self.whole - window.dilation
+
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        """How often the padded axis is repeated, as axes: none where windows do not overlap."""
+        return () if self.window.is_block else (self.window.size,)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The two axes that the part becomes."""
+        if self.window.is_block:
+            return self.count, self.window.stride
+        return self.window.size, self.whole - self.window.dilation
+
+    @property
+    def row_cut(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """What is kept of these two axes."""
+        window = self.window
+        if window.is_block:
+            return (0, self.count), (0, window.size)
+        begin = self.pads[0] - window.before
+        return (0, window.size), (begin, begin + self.count * window.stride)
+
+
+def per_axis(call: str, name: str, value: PerAxis, count: int) -> tuple[int, ...]:
+    """One number for each of `count` axes; a single number stands for all of them.
+
+    >>> per_axis("conv2d", "stride", 2, 3)
+    (2, 2, 2)
+    """
+    found = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(found) != count:
+        raise ArgumentError(
+            f"{call}: {name}={value} has {len(found)} numbers and there are {count} axes to slide "
+            "along. Give one number, or one for each axis."
+        )
+    return found
+
+
+def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each axis.
+
+    `padding` is one number, one for each axis, a (before, after) pair for each axis, "same" or
+    "valid", or flat pairs from the last axis to the first: (left, right, top, bottom).
+    """
+    count = len(windows)
+    if padding == "valid":
+        return ((0, 0),) * count
+    if padding == "same":
+        if any(window.stride != 1 for window in windows):
+            raise ArgumentError(
+                f'{call}: padding="same" with a stride of '
+                f"{tuple(window.stride for window in windows)}: the output would be smaller than "
+                "the input. Use stride 1 or give the padding in numbers."
+            )
+        spare = [window.reach - 1 for window in windows]
+        return tuple((each // 2, each - each // 2) for each in spare)
+    if isinstance(padding, int):
+        return ((padding, padding),) * count
+    sides: list[int | Sequence[int]] = list(padding)
+    flat = [each for each in sides if isinstance(each, int)]
+    if len(flat) == len(sides) == count:
+        return tuple((each, each) for each in flat)
+    if len(flat) == len(sides) == 2 * count:
+        return tuple(zip(flat[-2::-2], flat[::-2], strict=True))
+    pairs = [tuple(each) for each in sides if not isinstance(each, int)]
+    if len(pairs) == len(sides) == count and all(len(each) == 2 for each in pairs):
+        return tuple((before, after) for before, after in pairs)
+    raise ArgumentError(
+        f"{call}: padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
+        f'pairs (before, after), {2 * count} numbers from the last axis to the first, "same" or '
+        '"valid".'
+    )
+
+
+def window_list(
+    call: str, sizes: Sequence[int], stride: PerAxis, dilation: PerAxis, padding: Padding
+) -> list[Window]:
+    """One window for each axis, from the arguments of a convolution or a pool."""
+    count = len(sizes)
+    steps = per_axis(call, "stride", stride, count)
+    gaps = per_axis(call, "dilation", dilation, count)
+    if min((*sizes, *steps, *gaps), default=1) < 1:
+        raise ArgumentError(
+            f"{call}: window {tuple(sizes)}, stride {steps}, dilation {gaps}. "
+            "Each of these numbers must be at least 1."
+        )
+    bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
+    sides = zip(bare, paddings(call, padding, bare), strict=True)
+    return [replace(window, before=before, after=after) for window, (before, after) in sides]
+
+
+def known(dim: Dim) -> int:
+    """The size as a number; ShapeError when it is a bound variable.
+
+    >>> known(3)
+    3
+    """
+    if isinstance(dim, int):
+        return dim
+    raise ShapeError(
+        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
+        "be bound variables. Use axes whose size is a number."
+    )
