@@ -21,11 +21,14 @@ KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 
 def normalize(sink: UOp) -> UOp:
     """The graph in normal form, every source of the SINK a view of a stored node."""
+    asked = {_asked(source) for source in sink.src}
     done: dict[UOp, UOp] = {}
     for node in sink.toposort():
         sources = tuple([done[source] for source in node.src])
-        made = node if sources == node.src else node.replace(src=sources)
-        done[node] = _normal(made)
+        made = _normal(node if sources == node.src else node.replace(src=sources))
+        if node in asked and not is_memory(base_of(made)):
+            made = UOp(Op.CONTIGUOUS, made.dtype, (made,))
+        done[node] = made
     return done[sink]
 
 
@@ -41,8 +44,6 @@ def _normal(node: UOp) -> UOp:
         return node.replace(src=(_stored(node.src[0]),))
     if op is Op.REDUCE:
         return _split_reduction(node)
-    if op is Op.SINK:
-        return node.replace(src=tuple(_root(source) for source in node.src))
     return node
 
 
@@ -55,7 +56,7 @@ def base_of(node: UOp) -> UOp:
 
 def is_memory(node: UOp) -> bool:
     """Whether a node names memory rather than a computation."""
-    return node.op in (Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER)
+    return node.op in (Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.ASSIGN)
 
 
 def _stored(node: UOp) -> UOp:
@@ -71,21 +72,14 @@ def _stored(node: UOp) -> UOp:
     return UOp(Op.CONTIGUOUS, node.dtype, (node,))
 
 
-def _root(node: UOp) -> UOp:
-    """An asked node: a view is kept as a view, what is below it is stored.
+def _asked(node: UOp) -> UOp:
+    """What is stored for an asked node: a view is kept as a view of what is below it.
 
     permute(a + b)  ->  permute(CONTIGUOUS(a + b))
     """
-    if is_memory(base_of(node)) or node.op is Op.ASSIGN:
-        return node
-    chain = []
-    while node.op in KEPT_VIEWS:
-        chain.append(node)
+    while node.op in KEPT_VIEWS or node.op is Op.DETACH:
         node = node.src[0]
-    stored = UOp(Op.CONTIGUOUS, node.dtype, (node,))
-    for step in reversed(chain):
-        stored = step.replace(src=(stored,))
-    return stored
+    return node
 
 
 # ---- reductions to few results ----

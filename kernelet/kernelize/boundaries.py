@@ -1,0 +1,284 @@
+"""Decide which values are stored to memory.
+
+In:  a graph in normal form.
+Out: the same graph with CONTIGUOUS above each value that gets a buffer; all else is fused.
+
+Readers are looked at before what they read, so it is known in which kernels a value is needed and
+at which indices. A value is stored when fusing it would repeat work, take more scratch than fits,
+or leave nothing to share out to threads; the methods of `_Boundaries` name the reasons.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernelet.graph.division import ZERO, index_of
+from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.movement import movement_index
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.placement import Chain, Index, Reading, place_value, ranges_in
+from kernelet.graph.uop import RangeArg, UOp
+from kernelet.base.dtype import dtypes
+from kernelet.kernelize.normalize import is_memory
+
+SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
+REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in each kernel
+SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
+SHARED_COST = 16  # values dearer than this are not computed in two kernels
+MOST_READINGS = 8
+COSTS = {
+    Op.EXP2: 20,
+    Op.LOG2: 20,
+    Op.SIN: 20,
+    Op.SQRT: 12,
+    Op.RECIPROCAL: 8,
+    Op.IDIV: 8,
+    Op.MOD: 8,
+}
+MOST_COST = 1000
+
+
+def choose_boundaries(sink: UOp) -> UOp:
+    """The graph with every stored value marked.
+
+    (x @ w).relu() @ v  ->  CONTIGUOUS((x @ w).relu()) @ v
+    """
+    kept = _Boundaries(sink).kept
+    done: dict[UOp, UOp] = {}
+    for node in sink.toposort():
+        sources = tuple([done[source] for source in node.src])
+        made = node if sources == node.src else node.replace(src=sources)
+        done[node] = UOp(Op.CONTIGUOUS, node.dtype, (made,)) if node in kept else made
+    return done[sink]
+
+
+def numel(shape: Shape) -> int:
+    """The number of elements, at most."""
+    return math.prod(max_dim(dim) for dim in shape)
+
+
+def is_kernel(node: UOp) -> bool:
+    """Whether a node is what one kernel computes."""
+    return node.op in (Op.CONTIGUOUS, Op.ASSIGN)
+
+
+class _Boundaries:
+    """The decision for each node, readers first."""
+
+    def __init__(self, sink: UOp) -> None:
+        self.order = list(sink.toposort())
+        self.kept: set[UOp] = set()
+        self.kernels: dict[UOp, dict[UOp, None]] = {}  # node -> the kernels that need it
+        self.readings: dict[UOp, dict[UOp, dict[Index, Chain]]] = {}
+        self.repeats: dict[UOp, float] = {}  # how often a reduction reads each element again
+        self.outputs: dict[UOp, Chain] = {}
+        self.fused: dict[UOp, list[frozenset[UOp]]] = {}
+        self.counts = 0
+        self.cost: dict[UOp, int] = {}
+        self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
+        self.readers: dict[UOp, list[UOp]] = {node: [] for node in self.order}
+        for node in self.order:
+            self._measure(node)
+            for source in dict.fromkeys(node.src):
+                self.readers[source].append(node)
+        for node in reversed(self.order):
+            self._visit(node)
+
+    # ---- facts from below ----
+
+    def _measure(self, node: UOp) -> None:
+        """The cost of one element computed inline, and the reductions in it."""
+        if is_memory(node) or node.op in (Op.PARAM, Op.ASSIGN, Op.SINK):
+            self.cost[node], self.reduces[node] = 1, 0
+            return
+        cost = sum(self.cost[source] for source in node.src)
+        if node.op in ELEMENTWISE:
+            cost += COSTS.get(node.op, 1)
+        elif node.op in (Op.CONST, Op.ARANGE, Op.VARIABLE):
+            cost = 0
+        inside = max((self.reduces[source] for source in node.src), default=0)
+        if node.op is Op.REDUCE:
+            inside = numel(node.shape)
+            cost = 1
+        self.cost[node], self.reduces[node] = min(cost, MOST_COST), inside
+
+    # ---- walking from readers to what they read ----
+
+    def _ranges(self, shape: Shape) -> Index:
+        index = []
+        for dim in shape:
+            if dim == 1:
+                index.append(ZERO)
+                continue
+            self.counts += 1
+            arg = RangeArg(self.counts, "loop")
+            index.append(UOp(Op.RANGE, dtypes.index, (index_of(dim),), arg))
+        return tuple(index)
+
+    def _visit(self, node: UOp) -> None:
+        if node.op in (Op.SINK, Op.AFTER, Op.PARAM, Op.COPY):
+            return
+        if is_kernel(node):
+            self._open(node, node.src[-1])
+            return
+        kernels = self.kernels.get(node)
+        if not kernels:
+            return
+        if self._decide(node, kernels):
+            self.kept.add(node)
+            self._open(node, node)
+            kernels = {node: None}
+        self._pass_on(node, kernels)
+
+    def _open(self, kernel: UOp, value: UOp) -> None:
+        """Start a kernel that computes `value`."""
+        index = self._ranges(value.shape)
+        self.outputs[kernel] = tuple(part for part in index if part is not ZERO)
+        self.fused[kernel] = []
+        if value is kernel:
+            self.kernels[value] = {}
+            self.readings[value] = {}
+            self.repeats[value] = 0
+        self.kernels.setdefault(value, {})[kernel] = None
+        self.readings.setdefault(value, {})[kernel] = {index: self.outputs[kernel]}
+
+    def _pass_on(self, node: UOp, kernels: dict[UOp, None]) -> None:
+        repeats = self.repeats.get(node, 0)
+        if node.op is Op.REDUCE:
+            repeats = 1
+        elif node.op is Op.EXPAND:
+            repeats *= numel(node.shape) / max(numel(node.src[0].shape), 1)
+        for source in node.src:
+            self.kernels.setdefault(source, {}).update(kernels)
+            self.repeats[source] = max(self.repeats.get(source, 0), repeats)
+            if self.reduces[source]:
+                for kernel in kernels:
+                    self._pass_readings(node, source, kernel)
+
+    def _pass_readings(self, node: UOp, source: UOp, kernel: UOp) -> None:
+        found = self.readings.setdefault(source, {}).setdefault(kernel, {})
+        for index, chain in self.readings[node][kernel].items():
+            if len(found) > MOST_READINGS:
+                return
+            if node.op in MOVEMENT:
+                moved, _ = movement_index(node, index)
+                found.setdefault(moved, chain)
+            elif node.op is Op.REDUCE:
+                shape, axes = source.shape, node.arg.axes
+                opened = self._ranges(tuple(shape[axis] for axis in axes))
+                inner = dict(zip(axes, opened, strict=True))
+                moved = tuple(inner.get(axis, part) for axis, part in enumerate(index))
+                loops = tuple(part for part in opened if part is not ZERO)
+                found.setdefault(moved, (*chain, *loops))
+            else:
+                found.setdefault(index, chain)
+
+    # ---- the decision ----
+
+    def _decide(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+        if node.op is Op.REDUCE:
+            return self._keep_reduction(node, kernels)
+        if node.op not in ELEMENTWISE or node.op is Op.CAST:
+            return False
+        return self._is_repeated_operand(node) or (len(kernels) > 1 and self._is_shared(node))
+
+    def _is_repeated_operand(self, node: UOp) -> bool:
+        """A dear operand of a contraction is computed once, not for each row of the other one."""
+        repeats = self.repeats.get(node, 0)
+        if repeats < 2 or repeats * numel(node.shape) < REPEATED_ELEMENTS:
+            return False
+        cost = self.cost[node] + (100 if self.reduces[node] else 0)
+        return cost * (repeats - 1) > 4 * (repeats + 1)
+
+    def _is_shared(self, node: UOp) -> bool:
+        """What several kernels need is stored when it is dear, or rounds off a reduction."""
+        if self.cost[node] >= SHARED_COST:
+            return True
+        inside = self.reduces[node]
+        if not inside or numel(node.shape) > inside:
+            return False
+        # x.relu() is cheap: where x is needed elsewhere too, x is stored instead.
+        same = [s for s in node.src if s.op in ELEMENTWISE and s.shape == node.shape]
+        return not any(self.reduces[s] and len(self.readers[s]) > 1 for s in same)
+
+    def _keep_reduction(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+        if len(kernels) > 1:
+            small = numel(node.src[0].shape) <= REPEATED_ELEMENTS
+            if not small or self.is_contraction(node):
+                return True
+        return not all([self._fits(node, kernel) for kernel in kernels])
+
+    def is_contraction(self, node: UOp) -> bool:
+        """Whether each element read takes part in many results: matrix products, convolutions."""
+        value = node.src[0]
+        while value.op is Op.CAST:
+            value = value.src[0]
+        if value.op is not Op.MUL:
+            return False
+        read = sum(_elements_below(source) for source in value.src)
+        return numel(value.shape) >= 4 * read
+
+    def _fits(self, node: UOp, kernel: UOp) -> bool:
+        """Whether a reduction can be computed inside a kernel without repeating work."""
+        readings = self.readings[node][kernel]
+        if len(readings) > MOST_READINGS:
+            return False
+        outputs = self.outputs[kernel]
+        if self._is_absorbed(node):
+            return True
+        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
+        if self.is_contraction(node):
+            return len(readings) == 1 and depends == frozenset(outputs) and self._is_epilogue(node)
+        first = [variable for variable in outputs if variable in depends]
+        if not self._agrees(kernel, frozenset(first)):
+            return False
+        rest = [variable for variable in outputs if variable not in depends]
+        reads = [
+            Reading(index, (*first, *rest, *chain[len(outputs) :]))
+            for index, chain in readings.items()
+        ]
+        box = place_value(reads, node.shape)
+        if box is None or box.size * node.dtype.itemsize > SCRATCH_BYTES:
+            return False
+        loops = math.prod(max_dim_of(variable) for variable in box.place)
+        if loops * box.size > numel(node.shape):
+            return False
+        if not first and outputs and numel(node.src[0].shape) > SERIAL_ELEMENTS:
+            return False
+        self.fused[kernel].append(frozenset(first))
+        return True
+
+    def _agrees(self, kernel: UOp, needed: frozenset[UOp]) -> bool:
+        """Whether the output loops can be ordered so that every fused reduction has its own first."""
+        return all(needed <= other or other <= needed for other in self.fused[kernel])
+
+    def _is_epilogue(self, node: UOp) -> bool:
+        """Whether nothing but elementwise and movement ops lies between a node and its kernel."""
+        return self.repeats.get(node, 0) == 0
+
+    def _is_absorbed(self, node: UOp) -> bool:
+        """Whether a sum is right below another sum, so that they are one sum over more axes."""
+        if node.arg.op is not Op.ADD:
+            return False
+        while True:
+            readers = self.readers[node]
+            if len(readers) != 1:
+                return False
+            (node,) = readers
+            if node.op is Op.REDUCE:
+                return node.arg.op is Op.ADD and node not in self.kept
+            if node.op not in MOVEMENT or node.op is Op.EXPAND:
+                return False
+
+
+def max_dim_of(variable: UOp) -> int:
+    """The most iterations of a loop."""
+    size = variable.src[0]
+    return size.arg if size.op is Op.CONST else int(size.bounds.max)
+
+
+def _elements_below(node: UOp) -> int:
+    """The elements that an operand reads before it is repeated."""
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = node.src[0]
+    return numel(node.shape)

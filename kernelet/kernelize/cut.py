@@ -1,0 +1,162 @@
+"""Cut a graph into kernels.
+
+In:  a graph whose stored values are CONTIGUOUS, COPY, ASSIGN and AFTER nodes.
+Out: one call for each of them, in order, over numbered slots.
+
+The order keeps program order: whoever reads memory before a write runs before the write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import DeviceError
+from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import ParamArg, UOp
+from kernelet.graph.walk import substitute
+from kernelet.kernelize.boundaries import is_kernel, numel
+from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
+
+Slots = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Pieces:
+    """The calls of a schedule before they are ordered."""
+
+    slots: list[Slot]
+    calls: dict[UOp, Call] = field(default_factory=dict)
+    needs: dict[UOp, set[UOp]] = field(default_factory=dict)
+    slot_of: dict[UOp, int] = field(default_factory=dict)
+
+
+def slot_view(slot: int, shape: tuple[Dim, ...], info: Slot) -> UOp:
+    """A value of `shape` in row-major order in a slot; room for the greatest size of each axis."""
+    memory = UOp(Op.PARAM, info.dtype, (), ParamArg(slot, info.size, info.device))
+    room = tuple(max_dim(dim) for dim in shape)
+    view = memory if room == (info.size,) else UOp(Op.RESHAPE, info.dtype, (memory,), room)
+    if room == shape:
+        return view
+    return UOp(Op.SHRINK, info.dtype, (view,), tuple((0, dim) for dim in shape))
+
+
+class Cutter:
+    """Numbers the slots and writes one call for each stored value."""
+
+    def __init__(self, sink: UOp, device: str) -> None:
+        self.device = device
+        self.order = list(sink.toposort())
+        memories = [node for node in self.order if node.op is Op.PARAM]
+        given = max((node.arg.slot for node in memories), default=-1) + 1
+        empty = Slot(0, dtypes.void, device)
+        self.pieces = Pieces([empty] * given)
+        self.given = given
+        # What stands for a stored node inside other graphs: a view of its slot.
+        self.views: dict[UOp, UOp] = {}
+        for node in self.order:
+            self._number(node)
+        for node in self.order:
+            if is_kernel(node) or node.op is Op.COPY:
+                self._call(node)
+        self._keep_order()
+
+    def _number(self, node: UOp) -> None:
+        pieces = self.pieces
+        if node.op is Op.PARAM:
+            slot = node.arg.slot
+            pieces.slots[slot] = Slot(node.arg.size, node.dtype, node.arg.device)
+            pieces.slot_of[node] = slot
+        elif node.op in (Op.CONTIGUOUS, Op.COPY):
+            device = node.device or self.device
+            pieces.slots.append(Slot(numel(node.shape), node.dtype, device))
+            slot = pieces.slot_of[node] = len(pieces.slots) - 1
+            self.views[node] = slot_view(slot, node.shape, pieces.slots[slot])
+        elif node.op is Op.AFTER:
+            pieces.slot_of[node] = pieces.slot_of[node.src[0]]
+            self.views[node] = self.views.get(node.src[0], node.src[0])
+        elif node.op is Op.ASSIGN:
+            target = node.src[0]
+            while target.op in MOVEMENT:
+                target = target.src[0]
+            pieces.slot_of[node] = pieces.slot_of[target]
+
+    def _inlined(self, root: UOp) -> UOp:
+        """The value of a kernel over views of the memory it reads."""
+        if root in self.views:
+            return self.views[root]
+        return substitute(root, self.views)
+
+    def _call(self, node: UOp) -> None:
+        pieces = self.pieces
+        slot = pieces.slot_of[node]
+        if node.op is Op.COPY:
+            source = node.src[0]
+            while source.op is Op.RESHAPE:
+                source = source.src[0]
+            pieces.calls[node] = CopyCall(slot, pieces.slot_of[source])
+            pieces.needs[node] = self._needed(node.src)
+            return
+        value = self._inlined(node.src[-1])
+        if node.op is Op.ASSIGN:
+            target = self._inlined(node.src[0])
+        else:
+            target = slot_view(slot, node.shape, pieces.slots[slot])
+        statement = UOp(Op.STORE, dtypes.void, (target, value))
+        pieces.calls[node] = _numbered(UOp.sink(statement), slot, pieces.slots)
+        pieces.needs[node] = self._needed(node.src)
+
+    def _needed(self, roots: tuple[UOp, ...]) -> set[UOp]:
+        """The stored nodes that a kernel reads; memory as it was after given writes."""
+        found: set[UOp] = set()
+        seen: set[UOp] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.op is Op.AFTER:
+                # The writes need the earlier state themselves.
+                found.update(node.src[1:])
+                found.add(node)
+            elif node.op is Op.PARAM or node in self.views:
+                found.add(node)
+            else:
+                stack.extend(node.src)
+        return found
+
+    def _keep_order(self) -> None:
+        """Readers of memory before a write come before the write."""
+        needs = self.pieces.needs
+        for after in self.order:
+            if after.op is not Op.AFTER:
+                continue
+            before = after.src[0]
+            for node, needed in needs.items():
+                if before in needed and node not in after.src[1:]:
+                    for write in after.src[1:]:
+                        needs[write].add(node)
+
+
+def _numbered(kernel: UOp, written: int, slots: list[Slot]) -> KernelCall:
+    """The kernel over arguments 0, 1, ..., the written one first, so that equal kernels are one."""
+    used = [written]
+    for node in kernel.toposort():
+        if node.op is Op.PARAM and node.arg.slot not in used:
+            used.append(node.arg.slot)
+    mapping = {}
+    devices = set()
+    for node in kernel.toposort():
+        if node.op is Op.PARAM:
+            number = used.index(node.arg.slot)
+            devices.add(node.arg.device)
+            arg = ParamArg(number, node.arg.size, node.arg.device)
+            mapping[node] = node.replace(arg=arg)
+    if len(devices) > 1:
+        raise DeviceError(
+            f"realize: one kernel would read memory of {' and '.join(sorted(devices))}. "
+            "Move the tensors to one device with .to(device)."
+        )
+    return KernelCall(substitute(kernel, mapping), tuple(used), 1)

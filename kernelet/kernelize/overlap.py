@@ -1,0 +1,71 @@
+"""Keep writes from changing what is still to be read.
+
+In:  a graph whose stored values are marked.
+Out: the same graph; a written value that reads its own target elsewhere is computed first, and
+     readers that cannot run before a write get a copy of the old contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.normalize import base_of, is_memory
+
+
+def storage_of(node: UOp) -> UOp:
+    """The memory that a chain of movement ops and finished writes refers to."""
+    while node.op in MOVEMENT or node.op is Op.AFTER:
+        node = node.src[0]
+    return node
+
+
+def separate_overlaps(sink: UOp) -> UOp:
+    """a[1:] = a[:-1]  ->  a[1:] = CONTIGUOUS(a[:-1])
+
+    A value may be written in place when it reads the target at the very elements it writes.
+    """
+    done: dict[UOp, UOp] = {}
+    for node in sink.toposort():
+        sources = tuple([done[source] for source in node.src])
+        made = node if sources == node.src else node.replace(src=sources)
+        if node.op is Op.ASSIGN and not _reads_in_place(made.src[1], made.src[0]):
+            target, value = made.src
+            made = made.replace(src=(target, UOp(Op.CONTIGUOUS, value.dtype, (value,))))
+        done[node] = made
+    return done[sink]
+
+
+def _reads_in_place(value: UOp, target: UOp) -> bool:
+    storage = storage_of(target)
+    seen: set[UOp] = set()
+    stack = [(value, True)]
+    while stack:
+        node, same_place = stack.pop()
+        if same_place and node is target:
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        if is_memory(node):
+            if storage_of(node) is storage:
+                return False
+            continue
+        keeps = same_place and node.op in ELEMENTWISE
+        stack += [(source, keeps) for source in node.src]
+    return True
+
+
+def read_copies(sink: UOp, memories: Iterable[UOp]) -> UOp:
+    """The graph with every read of `memories` turned to a copy made before the writes."""
+    copied = frozenset(memories)
+    done: dict[UOp, UOp] = {}
+    for node in sink.toposort():
+        sources = [done[source] for source in node.src]
+        if node.op is Op.ASSIGN or node.op is Op.AFTER:
+            # The target of a write is not read.
+            sources[0] = node.src[0] if base_of(node.src[0]) in copied else sources[0]
+        made = node if tuple(sources) == node.src else node.replace(src=tuple(sources))
+        done[node] = UOp(Op.CONTIGUOUS, node.dtype, (made,)) if node in copied else made
+    return done[sink]

@@ -1,0 +1,73 @@
+"""The whole stage: from a SINK to a Schedule.
+
+In:  a SINK over a tensor-level graph whose memory is PARAM nodes.
+Out: a Schedule.
+"""
+
+from __future__ import annotations
+
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.cut import Cutter
+from kernelet.kernelize.memory import plan_memory
+from kernelet.kernelize.normalize import base_of
+from kernelet.kernelize.order import cycle_members, order_calls
+from kernelet.kernelize.overlap import read_copies
+from kernelet.kernelize.schedule import Schedule
+
+
+def cut_into_kernels(sink: UOp, device: str) -> Schedule:
+    """Calls in order over numbered slots; `device` is for values made of constants alone."""
+    while True:
+        cutter = Cutter(sink, device)
+        order = order_calls(cutter.pieces)
+        late = cycle_members(cutter.pieces, order)
+        if not late:
+            return _schedule(sink, cutter, order)
+        sink = read_copies(sink, _overwritten_reads(cutter, late))
+
+
+def _overwritten_reads(cutter: Cutter, late: list[UOp]) -> set[UOp]:
+    """The memory whose old contents are read by a call that also needs the new ones."""
+    pieces = cutter.pieces
+    before = {after.src[0] for after in cutter.order if after.op is Op.AFTER}
+    # Writes that should have waited for a reader; the reader waits for them too.
+    slots = {pieces.slot_of[node] for node in late}
+    return {node for node in before if pieces.slot_of[node] in slots}
+
+
+def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
+    pieces = cutter.pieces
+    calls = [pieces.calls[node] for node in order]
+    results = []
+    kept = set(range(cutter.given))
+    for root in sink.src:
+        if root.op is Op.ASSIGN:
+            root = root.src[0]  # noqa: PLW2901 - what was written is the target
+        base = base_of(root)
+        slot = pieces.slot_of[base]
+        kept.add(slot)
+        view = cutter.views.get(base, base)
+        results.append(_moved(root, base, view))
+    written = {pieces.slot_of[node] for node in order if node.op is Op.ASSIGN}
+    slots = plan_memory(calls, pieces.slots, kept)
+    return Schedule(
+        tuple(calls),
+        slots,
+        cutter.given,
+        tuple(results),
+        frozenset(slot for slot in written if slot < cutter.given),
+    )
+
+
+def _moved(root: UOp, base: UOp, view: UOp) -> UOp:
+    chain = []
+    while root is not base:
+        assert root.op in MOVEMENT
+        chain.append(root)
+        root = root.src[0]
+    for step in reversed(chain):
+        view = step.replace(src=(view,))
+    return view
+
+
