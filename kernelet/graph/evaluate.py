@@ -49,7 +49,7 @@ class _Evaluator:
 
     def __init__(self, bindings: Bindings) -> None:
         self.known: dict[UOp, Values] = {
-            node: list(value) if isinstance(value, Sequence) else [value]
+            node: round_all(node.dtype, list(value) if isinstance(value, Sequence) else [value])
             for node, value in bindings.items()
         }
 

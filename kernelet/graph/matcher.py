@@ -59,6 +59,9 @@ def matcher_source(op: Op, rules: Sequence[Rule | Equation]) -> str:
 def _write(op: Op, rules: Sequence[Rule | Equation], observe: Observer | None) -> _Writer:
     writer = _Writer(op, observe)
     for rule in rules:
+        ops = rule.pattern.ops
+        if ops is not None and op not in ops:
+            continue
         for pattern in rule.pattern.expand():
             if pattern.ops is None or op in pattern.ops:
                 writer.write_rule(rule, pattern)
@@ -89,6 +92,7 @@ class _Writer:
         self.op = op
         self.lines: list[str] = []
         self.objects: dict[str, object] = dict(_GLOBALS)
+        self.names: dict[int, str] = {id(value): name for name, value in _GLOBALS.items()}
         self.indent = 1
         self.counter = itertools.count(1)
         self.observe = observe
@@ -106,11 +110,12 @@ class _Writer:
 
     def refer(self, value: object, hint: str) -> str:
         """A name for an object in the text."""
-        for name, known in self.objects.items():
-            if known is value:
-                return name
+        known = self.names.get(id(value))
+        if known is not None:
+            return known
         name = hint if hint not in self.objects else f"{hint}{len(self.objects)}"
         self.objects[name] = value
+        self.names[id(value)] = name
         return name
 
     def fresh(self, letter: str) -> str:
@@ -206,7 +211,13 @@ class _Writer:
                 f"UPat(src={pattern.names()}): a pattern for every source cannot name one of them; "
                 "name the node above and read its src."
             )
+        if variable == "node" and self.arity:
+            names = [f"s{i}" for i in range(self.arity)]
+            return " and ".join([self._any_choice(pattern, name) for name in names])
         inner = self.fresh("e")
+        return f"all([{self._any_choice(pattern, inner)} for {inner} in {variable}.src])"
+
+    def _any_choice(self, pattern: UPat, variable: str) -> str:
         tests = []
         for choice in pattern.expand():
             if choice.src is not None:
@@ -214,9 +225,9 @@ class _Writer:
                     "UPat(src=UPat(..., src=...)): a pattern for every source cannot look at their "
                     "sources; test them in the rule's function."
                 )
-            conditions = self._conditions(choice, inner)
+            conditions = self._conditions(choice, variable)
             tests.append(" and ".join(conditions) or "True")
-        return f"all([({') or ('.join(tests)}) for {inner} in {variable}.src])"
+        return f"({') or ('.join(tests)})"
 
     def _constant(self, pattern: UPat, variable: str, bound: dict[str, str]) -> None:
         value = self.fresh("k")

@@ -222,12 +222,7 @@ class Equation:
     left: UOp
     right: UOp
     dtypes: tuple[DType, ...]
-
-    @property
-    def pattern(self) -> UPat:
-        """The left side as a pattern."""
-        typed = next((node for node in _breadth_first(self.left) if node.dtype is ANY_DTYPE), None)
-        return _to_pattern(self.left, typed, self.dtypes)
+    pattern: UPat
 
     @property
     def placeholders(self) -> list[UOp]:
@@ -261,7 +256,9 @@ def equation(left: UOp, right: UOp, *, dtypes: Iterable[DType]) -> Equation:
     missing = set(_placeholder_names(right)) - set(_placeholder_names(left))
     if missing:
         raise ArgumentError(f"equation {name}: {sorted(missing)} occur on the right side only.")
-    return Equation(name, left, right, tuple(dtypes))
+    allowed = tuple(dtypes)
+    typed = next((node for node in _breadth_first(left) if node.dtype is ANY_DTYPE), None)
+    return Equation(name, left, right, allowed, _to_pattern(left, typed, allowed))
 
 
 def _placeholder_names(side: UOp) -> list[str]:
