@@ -10,7 +10,6 @@ A topic class (`Elementwise`, `Movement`, `Reduction`, ...) is abstract, has no 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Self
@@ -18,6 +17,7 @@ from typing import Self
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.movement import normal_shape, product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
@@ -63,12 +63,7 @@ def promote_scalar(dtype: DType, value: Scalar) -> DType:
 
 def product(dims: Sequence[Dim]) -> Dim:
     """The number of elements in a box with these sides."""
-    known = math.prod(dim for dim in dims if isinstance(dim, int))
-    total: Dim = known
-    for dim in dims:
-        if isinstance(dim, UOp):
-            total = dim if isinstance(total, int) and total == 1 else dim * total
-    return 0 if known == 0 else total
+    return product_of(tuple(dims))
 
 
 def show_shape(shape: Sequence[Dim]) -> str:
@@ -132,8 +127,13 @@ class Primitives(ABC):
 
     @classmethod
     @abstractmethod
-    def _create(cls, uop: UOp) -> Self:
+    def _create(cls, uop: UOp, device: str | None, requires_grad: bool | None) -> Self:
         """The tensor for a node that a creation function made: a leaf of its own."""
+
+    @classmethod
+    @abstractmethod
+    def _from_data(cls, data: object, dtype: DType | None = None) -> Self:
+        """The tensor for lists, numpy arrays and numpy numbers."""
 
     @abstractmethod
     def _wrap_view(self, uop: UOp) -> Self:
@@ -228,12 +228,18 @@ class Primitives(ABC):
 
     def _pad(self, pads: tuple[tuple[Dim, Dim], ...]) -> Self:
         """Zeros before and after each axis."""
-        return self if all(pad == (0, 0) for pad in pads) else self._move(Op.PAD, pads)
+        if all(pad == (0, 0) for pad in pads):
+            return self
+        return self._move(Op.PAD, pads)._with_normal_shape()
 
     def _shrink(self, bounds: tuple[tuple[Dim, Dim], ...]) -> Self:
         """The elements from begin up to end of each axis."""
         whole = tuple((0, dim) for dim in self.shape)
-        return self if bounds == whole else self._move(Op.SHRINK, bounds)
+        return self if bounds == whole else self._move(Op.SHRINK, bounds)._with_normal_shape()
+
+    def _with_normal_shape(self) -> Self:
+        """Sizes like ``(p + 1) - p`` written as 1, so that equal sizes compare equal."""
+        return self._reshape(normal_shape(self.shape))
 
     def _flip(self, axes: tuple[int, ...]) -> Self:
         return self._move(Op.FLIP, axes) if axes else self
@@ -252,6 +258,16 @@ class Primitives(ABC):
         arg = ReduceArg(op, tuple(sorted(axes)))
         return self._wrap(UOp(Op.REDUCE, self.dtype, (self.uop,), arg))
 
+    @classmethod
+    def _arange(cls, size: Dim, dtype: DType = dtypes.default_int) -> Self:
+        """0, 1, 2, ... along one axis."""
+        return cls._wrap(UOp(Op.ARANGE, dtypes.default_int, (), (size,))).cast(dtype)
+
+    def _positions(self, axis: int) -> Self:
+        """The index along `axis`, which broadcasts against this tensor."""
+        size = self.shape[axis]
+        return self._arange(size)._reshape((size, *(1,) * (self.ndim - 1 - axis)))
+
     def contiguous(self) -> Self:
         """The same values in memory of their own, in row-major order."""
         if self.uop.op in (Op.BUFFER, Op.CONTIGUOUS):
@@ -268,10 +284,16 @@ class Primitives(ABC):
         """A tensor as it is, a number as a constant of shape () that fits this tensor's type."""
         if isinstance(value, Primitives):
             return value
+        if isinstance(value, UOp):
+            return self._wrap(value.cast(dtypes.default_int))
+        if hasattr(value, "__array__"):
+            if getattr(value, "shape", None) != ():
+                return self._from_data(value)
+            value = value.item()  # a numpy number is no more than a Python number
         if not is_scalar(value):
             raise ArgumentError(
-                f"an operand of type {type(value).__name__}: only tensors and Python numbers "
-                "combine with tensors. Wrap it in Tensor(...)."
+                f"an operand of type {type(value).__name__}: only tensors, numbers and numpy "
+                "arrays combine with tensors. Wrap it in Tensor(...)."
             )
         return self._full(value, (), dtype or promote_scalar(self.dtype, value))
 

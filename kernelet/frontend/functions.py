@@ -1,0 +1,297 @@
+"""Mathematical functions: exponentials, powers, roots, trigonometry, and their inverses.
+
+In:  tensors; integers become floats of the default type first.
+Out: expressions in exp2, log2, sin, sqrt and arithmetic.
+
+Where a textbook formula loses digits near zero, a short series takes its place there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from kernelet.base.dtype import Scalar, dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.frontend.elementwise import Elementwise
+from kernelet.frontend.primitives import Primitives
+from kernelet.graph.ops import Op
+
+_LOG_2 = math.log(2.0)
+_UNROLLED_POWER = 64
+
+# exp(x * x) * (1 - erf(x)) / t as a polynomial in t = 1 / (1 + x / 2), by Chebyshev interpolation
+# over x >= 0.9; the error of erf is 4e-10.
+_ERROR_TAIL = (
+    0.2820947931426172,
+    0.2820943917417865,
+    0.24685283109576472,
+    0.17591472409006365,
+    0.08781969467973574,
+    -0.02901659455002506,
+    0.03460465619457441,
+    -0.2609065397574333,
+    0.2612763886563635,
+    -0.08095915214902644,
+)
+
+
+class Functions(Elementwise):
+    """exp, log, pow, sin, tanh, erf and their relatives."""
+
+    __slots__ = ()
+
+    # ---- exponentials and logarithms ----
+
+    def exp2(self) -> Self:
+        """``2 ** x``."""
+        return self._floating()._alu(Op.EXP2)
+
+    def exp(self) -> Self:
+        """``np.exp(x)``."""
+        return (self._floating() * (1.0 / _LOG_2)).exp2()
+
+    def log2(self) -> Self:
+        """``np.log2(x)``: -inf at 0, NaN below."""
+        return self._floating()._alu(Op.LOG2)
+
+    def log(self) -> Self:
+        """``np.log(x)``."""
+        return self.log2() * _LOG_2
+
+    def log10(self) -> Self:
+        """``np.log10(x)``."""
+        return self.log2() * math.log10(2.0)
+
+    def expm1(self) -> Self:
+        """``exp(x) - 1`` without loss near 0; ``np.expm1(x)``."""
+        value = self._floating()
+        count = 14 if value.dtype is dtypes.float64 else 8
+        series = value * value._polynomial([1 / math.factorial(n + 1) for n in range(count)])
+        return (value.abs() < 0.35).where(series, value.exp() - 1)
+
+    def log1p(self) -> Self:
+        """``log(1 + x)`` without loss near 0; ``np.log1p(x)``."""
+        value = self._floating()
+        count = 17 if value.dtype is dtypes.float64 else 9
+        # log(1 + x) = 2 atanh(z) with z = x / (2 + x), which is small over all of -0.5..1.
+        ratio = value / (value + 2)
+        series = ratio * ratio.square()._polynomial([2 / (2 * n + 1) for n in range(count)])
+        near = (value > -0.5) & (value.le(1))
+        return near.where(series, (value + 1).log())
+
+    def logaddexp(self, other: Self) -> Self:
+        """``log(exp(x) + exp(other))`` without overflow; ``np.logaddexp(x, other)``."""
+        # Where both are the same infinity their difference would be NaN.
+        gap = self.eq(other).where(0.0, self - other).abs()
+        return self.maximum(other) + (-gap).exp().log1p()
+
+    def _polynomial(self, coefficients: Sequence[float]) -> Self:
+        """``c[0] + c[1] * x + c[2] * x**2 + ...``."""
+        total = self._constant(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            total = total * self + coefficient
+        return total
+
+    # ---- roots and powers ----
+
+    def sqrt(self) -> Self:
+        """``np.sqrt(x)``: NaN below 0."""
+        return self._floating()._alu(Op.SQRT)
+
+    def rsqrt(self) -> Self:
+        """``1 / np.sqrt(x)``."""
+        return self.sqrt().reciprocal()
+
+    def pow(self, exponent: Self | Scalar, reverse: bool = False) -> Self:
+        """``x ** exponent``: ``0 ** 0`` is 1; a negative base needs a whole exponent, else NaN."""
+        if isinstance(exponent, Primitives):
+            base, power = (exponent, self) if reverse else (self, exponent)
+            return base._tensor_power(power)
+        if reverse:
+            return self._power_of(exponent)
+        return self._number_power(exponent)
+
+    def _number_power(self, exponent: Scalar) -> Self:
+        if not self.dtype.is_float and isinstance(exponent, int):
+            if exponent < 0:
+                raise ArgumentError(
+                    f"pow: {self.dtype.name} to the power {exponent} is not a whole number. "
+                    "Cast the tensor to a float type first."
+                )
+            return self._counting()._whole_power(exponent)
+        value = self._floating()
+        if float(exponent).is_integer():
+            whole = int(exponent)
+            if abs(whole) <= _UNROLLED_POWER:
+                result = value._whole_power(abs(whole))
+                return result if whole >= 0 else result.reciprocal()
+        elif exponent == 0.5:
+            return value.sqrt()
+        elif exponent == -0.5:
+            return value.rsqrt()
+        return value._float_power(value._constant(exponent))
+
+    def _whole_power(self, exponent: int) -> Self:
+        """Square and multiply."""
+        result: Self | None = None
+        square = self
+        while exponent:
+            if exponent & 1:
+                result = square if result is None else result * square
+            exponent >>= 1
+            if exponent:
+                square = square * square
+        return self._constant(1) if result is None else result
+
+    def _power_of(self, base: Scalar) -> Self:
+        """``base ** x``."""
+        if isinstance(base, float) or self.dtype.is_float:
+            power = self._floating()
+            if base > 0 and math.isfinite(base):
+                return (power * math.log2(base)).exp2()
+            return power._constant(base)._float_power(power)
+        power = self._counting()
+        return power._constant(base)._integer_power(power)
+
+    def _tensor_power(self, exponent: Self) -> Self:
+        base, power = self._matched(exponent, "pow")
+        if base.dtype.is_float:
+            return base._float_power(power)
+        return base._counting()._integer_power(power._counting())
+
+    def _float_power(self, power: Self) -> Self:
+        size = (power * self.abs().log2()).exp2()
+        # log2(1) * inf and log2(inf) * 0 are NaN, where the power is 1.
+        size = (self.abs().eq(1) | power.eq(0)).where(1.0, size)
+        whole = power.eq(power.trunc())
+        odd = (power * 0.5).ne((power * 0.5).trunc())
+        negative = whole.where(odd.where(-size, size), math.nan)
+        at_zero = power.eq(1).where(self, (power < 1).where(self.sqrt(), 0.0))
+        at_zero = (power < 0).where(odd.where(self.reciprocal(), math.inf), at_zero)
+        result = (self < 0).where(negative, self.eq(0).where(at_zero, size))
+        return power.eq(0).where(1.0, result)
+
+    def _integer_power(self, power: Self) -> Self:
+        """Exact and wrapping; a negative power rounds to zero."""
+        result, square = self._constant(1), self
+        for bit in range(6):
+            chosen = power.bitwise_and(1 << bit).ne(0)
+            result = chosen.where(result * square, result)
+            square = square * square
+        if power.dtype.is_unsigned:
+            return result
+        odd = power.bitwise_and(1).ne(0)
+        unit = self.eq(1).where(1, self.eq(-1).where(odd.where(-1, 1).cast(self.dtype), 0))
+        return (power < 0).where(unit.cast(self.dtype), result)
+
+    def __pow__(self, exponent: Self | Scalar) -> Self:
+        return self.pow(exponent)
+
+    def __rpow__(self, base: Scalar) -> Self:
+        return self.pow(base, True)
+
+    # ---- trigonometry ----
+
+    def sin(self) -> Self:
+        """``np.sin(x)``."""
+        return self._floating()._alu(Op.SIN)
+
+    def cos(self) -> Self:
+        """``np.cos(x)``."""
+        return (self._floating() + math.pi / 2).sin()
+
+    def tan(self) -> Self:
+        """``np.tan(x)``."""
+        return self.sin() / self.cos()
+
+    def atan(self) -> Self:
+        """``np.arctan(x)``."""
+        value = self._floating()
+        size = value.abs()
+        # Two reductions leave |z| <= tan(pi / 8): atan(x) = pi/2 - atan(1/x) above 1, and
+        # atan(x) = pi/4 + atan((x - 1) / (x + 1)) above tan(pi / 8).
+        inverted = size > 1
+        small = inverted.where(size.reciprocal(), size)
+        turned = small > math.tan(math.pi / 8)
+        z = turned.where((small - 1) / (small + 1), small)
+        count = 20 if value.dtype is dtypes.float64 else 9
+        series = z * z.square()._polynomial([(-1) ** n / (2 * n + 1) for n in range(count)])
+        angle = turned.where(series + math.pi / 4, series)
+        angle = inverted.where(math.pi / 2 - angle, angle)
+        return (value < 0).where(-angle, angle)
+
+    def atan2(self, other: Self) -> Self:
+        """The angle of the point (other, x); ``np.arctan2(x, other)``."""
+        angle = (self / other).atan()
+        turned = (self < 0).where(angle - math.pi, angle + math.pi)
+        straight = self.sign() * (math.pi / 2)
+        return other.eq(0).where(straight, (other < 0).where(turned, angle))
+
+    def asin(self) -> Self:
+        """``np.arcsin(x)``."""
+        value = self._floating()
+        return (value / ((1 - value) * (1 + value)).sqrt()).atan()
+
+    def acos(self) -> Self:
+        """``np.arccos(x)``."""
+        value = self._floating()
+        return ((1 - value) / (1 + value)).sqrt().atan() * 2
+
+    # ---- hyperbolic functions ----
+
+    def sinh(self) -> Self:
+        """``np.sinh(x)``."""
+        value = self._floating()
+        grown = value.expm1()
+        near = (grown + grown / (grown + 1)) * 0.5
+        return (value.abs() < 1).where(near, (value.exp() - (-value).exp()) * 0.5)
+
+    def cosh(self) -> Self:
+        """``np.cosh(x)``."""
+        return (self.exp() + (-self).exp()) * 0.5
+
+    def tanh(self) -> Self:
+        """``np.tanh(x)``."""
+        value = self._floating()
+        near = 0.03 if value.dtype is dtypes.float64 else 0.3
+        series = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835)
+        small = value * value.square()._polynomial(series)
+        large = 1 - 2 / ((value * 2).exp() + 1)
+        return (value.abs() < near).where(small, large)
+
+    def asinh(self) -> Self:
+        """``np.arcsinh(x)``."""
+        size = self._floating().abs()
+        grown = size + size.square() / (1 + (size.square() + 1).sqrt())
+        angle = grown.log1p()
+        return (self < 0).where(-angle, angle)
+
+    def acosh(self) -> Self:
+        """``np.arccosh(x)``."""
+        value = self._floating()
+        return (value + ((value - 1) * (value + 1)).sqrt()).log()
+
+    def atanh(self) -> Self:
+        """``np.arctanh(x)``."""
+        value = self._floating()
+        return (value * 2 / (1 - value)).log1p() * 0.5
+
+    # ---- probability ----
+
+    def erf(self) -> Self:
+        """The error function; ``scipy.special.erf(x)``."""
+        value = self._floating()
+        scale = 2 / math.sqrt(math.pi)
+        terms = [scale * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12)]
+        near = value * value.square()._polynomial(terms)
+        size = value.abs()
+        t = (size * 0.5 + 1).reciprocal()
+        far = 1 - (-size.square()).exp() * t * t._polynomial(_ERROR_TAIL)
+        return (size < 0.9).where(near, (value < 0).where(-far, far))
+
+    # ---- names that PyTorch users know too ----
+
+    arctan, arctan2, arcsin, arccos = atan, atan2, asin, acos
+    arcsinh, arccosh, arctanh = asinh, acosh, atanh

@@ -1,0 +1,308 @@
+"""Gradients as a rewrite of graphs: one rule for each op.
+
+In:  a node, its own gradient, and the nodes whose gradients are wanted.
+Out: the gradient of each of them, again a graph, so that it can be derived again.
+
+A value that is not used has gradient 0 even where its formula gives NaN or infinity: a factor that
+may be either meets a gradient of 0 through `_times`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import GradientError
+from kernelet.base.helpers import argsort
+from kernelet.graph.infer import Shape
+from kernelet.graph.movement import product_of, subtract_dims
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.uop import ReduceArg, UOp
+
+Gradients = Sequence[UOp | None]
+Rule = Callable[[UOp, UOp], Gradients]
+
+_MAKES_SPECIAL = frozenset({Op.RECIPROCAL, Op.LOG2, Op.SQRT, Op.EXP2})
+_CARRIES_SPECIAL = (ELEMENTWISE | MOVEMENT | {Op.CONTIGUOUS, Op.DETACH}) - {Op.EXPAND}
+
+
+def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
+    """The gradient of `root` with respect to each of `targets` that it depends on.
+
+    `seed` is the gradient of `root` itself.
+    """
+    order = list(root.toposort())
+    on_path = _on_path(order, set(targets))
+    found: dict[UOp, UOp] = {}
+    if root not in on_path:
+        return found
+    found[root] = seed
+    for node in reversed(order):
+        if node not in found or node not in on_path:
+            continue
+        if not node.src or node.op is Op.DETACH:
+            continue
+        for source, part in zip(node.src, _derive(node, found[node]), strict=True):
+            if part is not None and source in on_path:
+                found[source] = part if source not in found else found[source] + part
+    return {node: found[node] for node in on_path if node in found}
+
+
+def _on_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
+    """The nodes through which a gradient flows from the last node to a target."""
+    found: set[UOp] = set()
+    for node in order:
+        if not node.dtype.is_float:
+            continue
+        if node in targets:
+            found.add(node)
+        elif node.op is not Op.DETACH and any(source in found for source in node.src):
+            found.add(node)
+    return found
+
+
+def _derive(node: UOp, gradient: UOp) -> Gradients:
+    rule = RULES.get(node.op)
+    if rule is None:
+        raise GradientError(
+            f"gradient: {node.op.name} has no derivative. Cut the graph there with detach()."
+        )
+    return rule(node, gradient)
+
+
+# ---- factors that may be NaN or infinite ----
+
+
+def _is_special(root: UOp) -> bool:
+    """Whether an elementwise value may be NaN or infinite though memory holds neither."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if "special" in node.cache:
+            stack.pop()
+            continue
+        sources = node.src if node.op in _CARRIES_SPECIAL and node.dtype.is_float else ()
+        missing = [source for source in sources if "special" not in source.cache]
+        if missing:
+            stack.extend(missing)
+            continue
+        made = node.op in _MAKES_SPECIAL or (node.op is Op.CONST and not math.isfinite(node.arg))
+        node.cache["special"] = made or any(source.cache["special"] for source in sources)
+        stack.pop()
+    return bool(root.cache["special"])
+
+
+def _times(gradient: UOp, factor: UOp) -> UOp:
+    """gradient * factor, but 0 * NaN and 0 * infinity are 0."""
+    result = gradient * factor
+    if not _is_special(factor):
+        return result
+    unused = gradient.not_equal(0).logical_not() & result.not_equal(result)
+    return unused.where(0, result)
+
+
+# ---- elementwise ----
+
+
+def _multiply(node: UOp, gradient: UOp) -> Gradients:
+    left, right = node.src
+    return _times(gradient, right), _times(gradient, left)
+
+
+def _multiply_add(node: UOp, gradient: UOp) -> Gradients:
+    left, right, _ = node.src
+    return _times(gradient, right), _times(gradient, left), gradient
+
+
+def _reciprocal(node: UOp, gradient: UOp) -> Gradients:
+    """(1 / x)' = -1 / x**2"""
+    return (_times(gradient, -(node * node)),)
+
+
+def _square_root(node: UOp, gradient: UOp) -> Gradients:
+    """sqrt(x)' = 1 / (2 sqrt(x))"""
+    return (_times(gradient, node.alu(Op.RECIPROCAL) * 0.5),)
+
+
+def _exponential(node: UOp, gradient: UOp) -> Gradients:
+    """(2**x)' = 2**x ln 2"""
+    return (_times(gradient, node * math.log(2.0)),)
+
+
+def _logarithm(node: UOp, gradient: UOp) -> Gradients:
+    """log2(x)' = 1 / (x ln 2)"""
+    return (_times(gradient, node.src[0].alu(Op.RECIPROCAL) * (1 / math.log(2.0))),)
+
+
+def _sine(node: UOp, gradient: UOp) -> Gradients:
+    """sin(x)' = sin(x + pi / 2)"""
+    return (_times(gradient, (node.src[0] + math.pi / 2).alu(Op.SIN)),)
+
+
+def _cast(node: UOp, gradient: UOp) -> Gradients:
+    source = node.src[0]
+    return (gradient.cast(source.dtype) if source.dtype.is_float else None,)
+
+
+def _maximum(node: UOp, gradient: UOp) -> Gradients:
+    """The greater one takes the gradient; equal ones share it."""
+    left, right = node.src
+    shared = left.not_equal(right).where(0, gradient * 0.5)
+    return (right < left).where(gradient, shared), (left < right).where(gradient, shared)
+
+
+def _where(node: UOp, gradient: UOp) -> Gradients:
+    condition = node.src[0]
+    return None, condition.where(gradient, 0), condition.where(0, gradient)
+
+
+# ---- movement ----
+
+
+def inverse_movement(node: UOp, value: UOp) -> UOp:
+    """The elements of a movement node back at their places in its source; 0 elsewhere."""
+    source = node.src[0]
+    if node.op is Op.RESHAPE:
+        return UOp(Op.RESHAPE, value.dtype, (value,), source.shape)
+    if node.op is Op.PERMUTE:
+        return UOp(Op.PERMUTE, value.dtype, (value,), argsort(node.arg))
+    if node.op is Op.FLIP:
+        return UOp(Op.FLIP, value.dtype, (value,), node.arg)
+    if node.op is Op.SHRINK:
+        pairs = zip(node.arg, source.shape, strict=True)
+        pads = tuple((begin, subtract_dims(size, end)) for (begin, end), size in pairs)
+        padded = UOp(Op.PAD, value.dtype, (value,), pads)
+        return _in_shape(padded, source.shape)
+    if node.op is Op.PAD:
+        pairs = zip(node.arg, node.shape, strict=True)
+        bounds = tuple((before, subtract_dims(size, after)) for (before, after), size in pairs)
+        return _in_shape(UOp(Op.SHRINK, value.dtype, (value,), bounds), source.shape)
+    axes = [
+        axis
+        for axis, (old, grown) in enumerate(zip(source.shape, node.shape, strict=True))
+        if old is not grown and old != grown
+    ]
+    return _sum(value, axes) if axes else value
+
+
+def _in_shape(node: UOp, shape: Shape) -> UOp:
+    """Equal sizes, written in the same way."""
+    return node if node.shape == shape else UOp(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def _sum(node: UOp, axes: Sequence[int]) -> UOp:
+    """A sum that keeps its axes; 16-bit floats add up in float32."""
+    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize == 2 else node.dtype
+    arg = ReduceArg(Op.ADD, tuple(axes))
+    return UOp(Op.REDUCE, wide, (node.cast(wide),), arg).cast(node.dtype)
+
+
+def _expand(node: UOp, shape: Shape) -> UOp:
+    return node if node.shape == shape else UOp(Op.EXPAND, node.dtype, (node,), shape)
+
+
+def _move(node: UOp, gradient: UOp) -> Gradients:
+    return (inverse_movement(node, gradient),)
+
+
+# ---- reductions ----
+
+
+def _reduce(node: UOp, gradient: UOp) -> Gradients:
+    if node.arg.op is Op.ADD:
+        return (_expand(gradient, node.src[0].shape),)
+    return (_of_maximum if node.arg.op is Op.MAX else _of_product)(node, gradient)
+
+
+def _of_maximum(node: UOp, gradient: UOp) -> Gradients:
+    """All elements that equal the maximum share the gradient evenly."""
+    source = node.src[0]
+    differs = source.not_equal(_expand(node, source.shape))
+    count = _sum(differs.where(source.const_like(0), source.const_like(1)), node.arg.axes)
+    share = _expand(gradient * count.alu(Op.RECIPROCAL), source.shape)
+    return (differs.where(0, share),)
+
+
+def _of_product(node: UOp, gradient: UOp) -> Gradients:
+    """The product of all other elements, by multiplying them: right also where some are 0."""
+    source, axes = node.src[0], node.arg.axes
+    kept = [axis for axis in range(len(source.shape)) if axis not in axes]
+    order = (*kept, *axes)
+    lead = tuple(source.shape[axis] for axis in kept)
+    reduced = tuple(source.shape[axis] for axis in axes)
+    size = product_of(reduced)
+    moved = UOp(Op.PERMUTE, node.dtype, (source,), order)
+    flat = UOp(Op.RESHAPE, node.dtype, (moved,), (*lead, 1, size))
+    table = UOp(Op.EXPAND, node.dtype, (flat,), (*lead, size, size))
+    index = UOp(Op.ARANGE, dtypes.default_int, (), (size,))
+    ones = (1,) * len(lead)
+    rows = UOp(Op.RESHAPE, index.dtype, (index,), (*ones, size, 1))
+    columns = UOp(Op.RESHAPE, index.dtype, (index,), (*ones, 1, size))
+    other = _expand(rows, table.shape).not_equal(_expand(columns, table.shape))
+    arg = ReduceArg(Op.MUL, (len(lead) + 1,))
+    others = UOp(Op.REDUCE, node.dtype, (other.where(table, 1),), arg)  # (*lead, size, 1)
+    moved_shape = tuple(source.shape[axis] for axis in order)
+    back = UOp(Op.RESHAPE, node.dtype, (others,), moved_shape)
+    restored = UOp(Op.PERMUTE, node.dtype, (back,), argsort(order))
+    return (_times(_expand(gradient, source.shape), restored),)
+
+
+# ---- memory ----
+
+
+def _copy(node: UOp, gradient: UOp) -> Gradients:
+    device = node.src[0].device
+    if device is None:
+        return (None,)
+    return (UOp(Op.COPY, gradient.dtype, (gradient,), device),)
+
+
+def _after(node: UOp, gradient: UOp) -> Gradients:
+    """What was written takes the gradient of its places, the old contents that of the rest."""
+    storage = node.src[0]
+    parts: list[UOp | None] = []
+    for write in reversed(node.src[1:]):
+        chain = []
+        view = write.src[0]
+        while view is not storage and view.op in MOVEMENT:
+            chain.append(view)
+            view = view.src[0]
+        part, written = gradient, UOp.const(True, dtypes.bool)
+        for step in reversed(chain):
+            part = UOp(step.op, part.dtype, (part,), step.arg)
+        written = written.broadcast_to(write.shape) if write.shape else written
+        for step in chain:
+            written = inverse_movement(step, written)
+        parts.append(part)
+        gradient = written.where(0, gradient)
+    return gradient, *reversed(parts)
+
+
+RULES: dict[Op, Rule] = {
+    Op.ADD: lambda node, gradient: (gradient, gradient),
+    Op.NEG: lambda node, gradient: (-gradient,),
+    Op.MUL: _multiply,
+    Op.MULACC: _multiply_add,
+    Op.RECIPROCAL: _reciprocal,
+    Op.SQRT: _square_root,
+    Op.EXP2: _exponential,
+    Op.LOG2: _logarithm,
+    Op.SIN: _sine,
+    Op.TRUNC: lambda node, gradient: (None,),
+    Op.CAST: _cast,
+    Op.BITCAST: lambda node, gradient: (None,),
+    Op.MAX: _maximum,
+    Op.WHERE: _where,
+    Op.RESHAPE: _move,
+    Op.PERMUTE: _move,
+    Op.EXPAND: _move,
+    Op.PAD: _move,
+    Op.SHRINK: _move,
+    Op.FLIP: _move,
+    Op.REDUCE: _reduce,
+    Op.CONTIGUOUS: lambda node, gradient: (gradient,),
+    Op.COPY: _copy,
+    Op.ASSIGN: lambda node, gradient: (None, gradient),
+    Op.AFTER: _after,
+}

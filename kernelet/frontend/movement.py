@@ -1,0 +1,531 @@
+"""Movement methods: the same elements at other places.
+
+In:  tensors.
+Out: RESHAPE, PERMUTE, EXPAND, PAD, SHRINK and FLIP nodes; nothing is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Literal, Self, TypeVar
+
+from kernelet.base.dtype import Scalar, dtypes, promote
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.helpers import ceiling_divide
+from kernelet.frontend.elementwise import Elementwise
+from kernelet.frontend.primitives import product, show_dim, show_shape
+from kernelet.graph.division import divide_index, index_of
+from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.movement import (
+    add_dims,
+    as_dim,
+    multiply_dims,
+    normal_shape,
+    subtract_dims,
+)
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+PadMode = Literal["constant", "reflect", "replicate", "circular"]
+Pads = tuple[tuple[Dim, Dim], ...]
+T = TypeVar("T", bound="Movement")
+
+
+def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
+    """A shape given as several sizes or as one sequence of them.
+
+    >>> flat_shape((2, 3)), flat_shape(((2, 3),))
+    ((2, 3), (2, 3))
+    """
+    if len(arguments) == 1 and isinstance(arguments[0], list | tuple):
+        return tuple(arguments[0])
+    return tuple(arguments)  # type: ignore[arg-type]
+
+
+class Movement(Elementwise):
+    """reshape, permute, expand, pad, shrink, flip, and what follows from them."""
+
+    __slots__ = ()
+
+    # ---- the shape ----
+
+    def reshape(self, *shape: Dim | Sequence[Dim]) -> Self:
+        """The same elements in another shape, of which one size may be -1; ``x.reshape(shape)``."""
+        wanted = tuple(
+            self.shape[axis] if dim is None else dim for axis, dim in enumerate(flat_shape(shape))
+        )
+        unknown = [axis for axis, dim in enumerate(wanted) if isinstance(dim, int) and dim == -1]
+        total = product(self.shape)
+        if len(unknown) == 1:
+            rest = product([dim for axis, dim in enumerate(wanted) if axis != unknown[0]])
+            found = _quotient(total, rest)
+            if found is not None:
+                wanted = (*wanted[: unknown[0]], found, *wanted[unknown[0] + 1 :])
+                return self._reshape(normal_shape(wanted))
+        bad = unknown or any(isinstance(dim, int) and dim < 0 for dim in wanted)
+        wanted = wanted if bad else normal_shape(wanted)
+        if bad or product(wanted) != total:
+            raise ShapeError(
+                f"reshape: cannot turn {show_shape(self.shape)} into {show_shape(wanted)}: there "
+                f"are {show_dim(total)} elements. Give sizes whose product is that, at most one "
+                "of them -1."
+            )
+        return self._reshape(wanted)
+
+    def view(self, *shape: Dim | Sequence[Dim]) -> Self:
+        """The same as `reshape`."""
+        return self.reshape(*shape)
+
+    def reshape_as(self, other: Self) -> Self:
+        """In the shape of `other`."""
+        return self.reshape(other.shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """The axes `start_dim` to `end_dim` as one."""
+        start, end = self.axis(start_dim), self.axis(end_dim)
+        shape = self.shape
+        return self.reshape((*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :]))
+
+    def unflatten(self, dim: int, sizes: Sequence[Dim]) -> Self:
+        """The axis `dim` as several."""
+        axis = self.axis(dim)
+        known = [size for size in sizes if size != -1]
+        filled = [
+            size if size != -1 else _quotient(self.shape[axis], product(known)) or 0
+            for size in sizes
+        ]
+        return self.reshape((*self.shape[:axis], *filled, *self.shape[axis + 1 :]))
+
+    def unsqueeze(self, dim: int) -> Self:
+        """With a new axis of size 1; ``np.expand_dims(x, dim)``."""
+        axis = self.axis(dim, extra=1)
+        return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+
+    def squeeze(self, dim: int | Sequence[int] | None = None) -> Self:
+        """Without the axes of size 1, all of them or those named; ``np.squeeze``."""
+        named = set(self.axes(dim))
+        kept = [size for axis, size in enumerate(self.shape) if axis not in named or size != 1]
+        return self._reshape(tuple(kept))
+
+    # ---- the order of the axes ----
+
+    def permute(self, *order: int | Sequence[int]) -> Self:
+        """The axes in another order; ``np.transpose(x, order)``."""
+        given = flat_shape(order)
+        axes = tuple(self.axis(axis) for axis in given)  # type: ignore[arg-type]
+        if sorted(axes) != list(range(self.ndim)):
+            raise ShapeError(
+                f"permute: {given} is not an order of the axes of {show_shape(self.shape)}. "
+                "Name every axis once."
+            )
+        return self._permute(axes)
+
+    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """With two axes exchanged; ``np.swapaxes(x, dim0, dim1)``."""
+        first, second = self.axis(dim0), self.axis(dim1)
+        order = list(range(self.ndim))
+        if order:
+            order[first], order[second] = second, first
+        return self._permute(tuple(order))
+
+    def swapaxes(self, dim0: int, dim1: int) -> Self:
+        """The same as `transpose`."""
+        return self.transpose(dim0, dim1)
+
+    @property
+    def T(self) -> Self:  # noqa: N802 - the name that every user knows
+        """With all axes in reverse order."""
+        return self._permute(tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Self:  # noqa: N802 - PyTorch's name
+        """With the last two axes exchanged."""
+        return self.transpose(-2, -1)
+
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """``np.moveaxis(x, source, destination)``."""
+        sources = [source] if isinstance(source, int) else list(source)
+        places = [destination] if isinstance(destination, int) else list(destination)
+        goal = {
+            self.axis(place): self.axis(axis) for axis, place in zip(sources, places, strict=True)
+        }
+        rest = iter([axis for axis in range(self.ndim) if axis not in goal.values()])
+        return self.permute([goal[at] if at in goal else next(rest) for at in range(self.ndim)])
+
+    # ---- repeating ----
+
+    def expand(self, *shape: Dim | Sequence[Dim]) -> Self:
+        """Axes of size 1 repeated; -1 keeps a size; ``np.broadcast_to(x, shape)``."""
+        wanted = flat_shape(shape)
+        missing = len(wanted) - self.ndim
+        old: Shape = (*(1,) * missing, *self.shape)
+        target = tuple(
+            have if isinstance(want, int) and want == -1 else want
+            for have, want in zip(old, wanted, strict=False)
+        )
+        fits = all(have in (1, want) for have, want in zip(old, normal_shape(target), strict=False))
+        if missing < 0 or not fits:
+            raise ShapeError(
+                f"expand: cannot turn {show_shape(self.shape)} into {show_shape(wanted)}. "
+                "Only axes of size 1 grow, and new axes come in front."
+            )
+        return self._broadcast_to(normal_shape(target))
+
+    def expand_as(self, other: Self) -> Self:
+        """Expanded to the shape of `other`."""
+        return self.expand(other.shape)
+
+    def broadcast_to(self, *shape: Dim | Sequence[Dim]) -> Self:
+        """The same as `expand`."""
+        return self.expand(*shape)
+
+    def repeat(self, *repeats: int | Sequence[int]) -> Self:
+        """The whole tensor again and again along each axis; ``np.tile(x, repeats)``."""
+        counts = flat_shape(repeats)
+        missing = max(len(counts) - self.ndim, 0)
+        shape: Shape = (*(1,) * missing, *self.shape)
+        counts = (*(1,) * (len(shape) - len(counts)), *counts)
+        pairs = list(zip(counts, shape, strict=True))
+        split = self._reshape(tuple(part for _, size in pairs for part in (1, size)))
+        grown = split._expand(tuple(part for pair in pairs for part in pair))
+        return grown.reshape([product(pair) for pair in pairs])
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element `repeats` times; ``np.repeat(x, repeats, dim)``."""
+        if dim is None:
+            return self.flatten().repeat_interleave(repeats, 0)
+        axis = self.axis(dim)
+        before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
+        split = self._reshape((*before, size, 1, *after))
+        grown = split._expand((*before, size, repeats, *after))
+        return grown.reshape((*before, product((size, repeats)), *after))
+
+    # ---- more and fewer elements ----
+
+    def shrink(self, bounds: Sequence[tuple[Dim, Dim] | None]) -> Self:
+        """The elements from begin up to end of each axis; None keeps an axis whole."""
+        pairs = zip(bounds, self.shape, strict=True)
+        chosen = tuple((0, size) if pair is None else tuple(pair) for pair, size in pairs)
+        for (begin, end), size in zip(chosen, self.shape, strict=True):
+            numbers = isinstance(begin, int) and isinstance(end, int) and isinstance(size, int)
+            if numbers and not 0 <= begin <= end <= size:
+                raise ShapeError(
+                    f"shrink: {begin}..{end} is not inside an axis of size {size} of "
+                    f"{show_shape(self.shape)}. Give 0 <= begin <= end <= size."
+                )
+        return self._shrink(chosen)  # type: ignore[arg-type]
+
+    def pad(
+        self,
+        padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None],
+        mode: PadMode = "constant",
+        value: Scalar = 0,
+    ) -> Self:
+        """With elements added around: a pair for each axis, or PyTorch's flat form, last axis first.
+
+        Negative amounts crop. ``np.pad(x, pairs, mode)``.
+        """
+        pads = self._pairs(padding)
+        if mode in ("reflect", "replicate", "circular"):
+            return self._pad_from_inside(pads, mode)
+        if mode != "constant":
+            raise ArgumentError(
+                f"pad: mode={mode!r} is not known. Use constant, reflect, replicate or circular."
+            )
+        cropped = self._shrink(
+            tuple(
+                (
+                    -before if _negative(before) else 0,
+                    add_dims(size, after) if _negative(after) else size,
+                )
+                for (before, after), size in zip(pads, self.shape, strict=True)
+            )
+        )
+        added = tuple(
+            (0 if _negative(before) else before, 0 if _negative(after) else after)
+            for before, after in pads
+        )
+        padded = cropped._pad(added)
+        if value == 0 or padded is cropped:
+            return padded
+        inside = self._full(True, cropped.shape, dtypes.bool)._pad(added)
+        return inside.where(padded, padded._constant(value))
+
+    def _pairs(self, padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None]) -> Pads:
+        if isinstance(padding, int | UOp):
+            raise ArgumentError(f"pad: {padding} is one number. Give a pair for each axis.")
+        given = list(padding)
+        if all(isinstance(amount, int | UOp) for amount in given):
+            if len(given) % 2 or len(given) > 2 * self.ndim:
+                raise ShapeError(
+                    f"pad: {tuple(given)} does not fit {show_shape(self.shape)}. Give two "
+                    "amounts for each axis, the last axis first."
+                )
+            pairs = [(given[at], given[at + 1]) for at in range(0, len(given), 2)]
+            given = [None] * (self.ndim - len(pairs)) + pairs[::-1]  # type: ignore[assignment,operator]
+        if len(given) != self.ndim:
+            raise ShapeError(
+                f"pad: {len(given)} pairs for {show_shape(self.shape)}. Give one for each axis."
+            )
+        return tuple((0, 0) if pair is None else tuple(pair) for pair in given)  # type: ignore[arg-type,misc]
+
+    def _pad_from_inside(self, pads: Pads, mode: PadMode) -> Self:
+        result = self
+        for axis, (before, after) in enumerate(pads):
+            size = self.shape[axis]
+            if before == 0 and after == 0:
+                continue
+            limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)  # type: ignore[operator]
+            if not 0 <= before <= limit or not 0 <= after <= limit or size == 0:  # type: ignore[operator]
+                raise ShapeError(
+                    f"pad: {mode} cannot add {before} and {after} to an axis of size {size}. "
+                    f"Add at most {limit}, and at least 0."
+                )
+            result = result._extend(axis, int(before), int(after), mode)  # type: ignore[arg-type]
+        return result
+
+    def _extend(self, axis: int, before: int, after: int, mode: PadMode) -> Self:
+        size = int(self.shape[axis])  # type: ignore[arg-type]
+        if mode == "circular":
+            first, last = self._slice(axis, size - before, size), self._slice(axis, 0, after)
+        elif mode == "reflect":
+            first = self._slice(axis, 1, before + 1)._flip((axis,))
+            last = self._slice(axis, size - 1 - after, size - 1)._flip((axis,))
+        else:
+            edge = list(self.shape)
+            first, last = self._slice(axis, 0, 1), self._slice(axis, size - 1, size)
+            edge[axis] = before
+            first = first._expand(tuple(edge))
+            edge[axis] = after
+            last = last._expand(tuple(edge))
+        return first.cat(self, last, dim=axis)
+
+    def _slice(self, axis: int, begin: Dim, end: Dim) -> Self:
+        bounds: list[tuple[Dim, Dim]] = [(0, size) for size in self.shape]
+        bounds[axis] = (begin, end)
+        return self._shrink(tuple(bounds))
+
+    def flip(self, *axis: int | Sequence[int]) -> Self:
+        """Backwards along the axes named; ``np.flip(x, axis)``."""
+        given = flat_shape(axis)
+        return self._flip(self.axes(given) if given else ())  # type: ignore[arg-type]
+
+    # ---- joining and splitting ----
+
+    def cat(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+        """Joined along an axis; ``np.concatenate([x, *others], dim)``."""
+        parts = _tensors([self, *others])
+        first = parts[0]
+        axis = first.axis(dim)
+        dtype = reduce(promote, [part.dtype for part in parts])
+        rest = (*first.shape[:axis], *first.shape[axis + 1 :])
+        total: Dim = 0
+        for part in parts:
+            if part.ndim != first.ndim or (*part.shape[:axis], *part.shape[axis + 1 :]) != rest:
+                raise ShapeError(
+                    f"cat: {show_shape(part.shape)} does not fit {show_shape(first.shape)} along "
+                    f"axis {axis}. All other sizes must be equal."
+                )
+            total = add_dims(total, part.shape[axis])
+        begin: Dim = 0
+        placed = []
+        for part in parts:
+            end = add_dims(begin, part.shape[axis])
+            pads: list[tuple[Dim, Dim]] = [(0, 0)] * first.ndim
+            pads[axis] = (begin, subtract_dims(total, end))
+            placed.append(part.cast(dtype)._pad(tuple(pads)))
+            begin = end
+        return _combine(placed, Op.OR if dtype.is_bool else Op.ADD)
+
+    def stack(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+        """Joined along a new axis; ``np.stack([x, *others], dim)``."""
+        parts = _tensors([self, *others])
+        for part in parts:
+            if part.shape != parts[0].shape:
+                raise ShapeError(
+                    f"stack: {show_shape(part.shape)} is not {show_shape(parts[0].shape)}. "
+                    "All shapes must be equal."
+                )
+        axis = parts[0].axis(dim, extra=1)
+        return parts[0].unsqueeze(axis).cat(*[part.unsqueeze(axis) for part in parts[1:]], dim=axis)
+
+    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Pieces of `sizes` elements along an axis, the last one shorter if need be."""
+        axis = self.axis(dim)
+        size = self._known_size(axis, "split")
+        if isinstance(sizes, int):
+            step = sizes if sizes > 0 else max(size, 1)
+            sizes = [min(step, size - begin) for begin in range(0, max(size, 1), step)]
+        if sum(sizes) != size:
+            raise ShapeError(
+                f"split: {tuple(sizes)} has sum {sum(sizes)}, but axis {axis} of "
+                f"{show_shape(self.shape)} has {size} elements. The sum must be equal."
+            )
+        ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
+        return tuple(self._slice(axis, e - part, e) for e, part in zip(ends, sizes, strict=True))
+
+    def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
+        """At most `chunks` pieces of equal size, the last one shorter if need be."""
+        if chunks < 1:
+            raise ArgumentError(f"chunk: {chunks} chunks. Ask for at least 1.")
+        size = self._known_size(self.axis(dim), "chunk")
+        return list(self.split(max(ceiling_divide(size, chunks), 1), dim))
+
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """The pieces along an axis, without that axis."""
+        axis = self.axis(dim)
+        rest = (*self.shape[:axis], *self.shape[axis + 1 :])
+        count = self._known_size(axis, "unbind")
+        return tuple(self._slice(axis, at, at + 1)._reshape(rest) for at in range(count))
+
+    def _known_size(self, axis: int, name: str) -> int:
+        size = self.shape[axis] if self.ndim else None
+        if not isinstance(size, int):
+            raise ShapeError(
+                f"{name}: axis {axis} of {show_shape(self.shape)} has no fixed size. "
+                "Use an axis whose size is a number."
+            )
+        return size
+
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
+        """Moved along the axes, what leaves at one end comes in at the other; ``np.roll``."""
+        if dims is None:
+            return self.flatten().roll(shifts, 0).reshape(self.shape)
+        moves = [shifts] if isinstance(shifts, int) else list(shifts)
+        axes = [dims] if isinstance(dims, int) else list(dims)
+        result = self
+        for shift, dim in zip(moves, axes, strict=True):
+            axis = self.axis(dim)
+            size = self._known_size(axis, "roll")
+            cut = (size - shift % size) if size else 0
+            if 0 < cut < size:
+                head, tail = result._slice(axis, 0, cut), result._slice(axis, cut, size)
+                result = tail.cat(head, dim=axis)
+        return result
+
+    # ---- parts of matrices, windows ----
+
+    def _triangle(self, diagonal: Dim) -> Self:
+        if self.ndim < 2:
+            raise ShapeError(f"tril, triu: {show_shape(self.shape)} has no matrices.")
+        rows, columns = self._positions(self.ndim - 2), self._positions(self.ndim - 1)
+        return columns - rows - diagonal  # type: ignore[operator]
+
+    def tril(self, diagonal: Dim = 0) -> Self:
+        """The lower triangle, 0 above it; ``np.tril(x, diagonal)``."""
+        return self._triangle(diagonal).le(0).where(self, self._constant(0))
+
+    def triu(self, diagonal: Dim = 0) -> Self:
+        """The upper triangle, 0 below it; ``np.triu(x, diagonal)``."""
+        return (self._triangle(diagonal) < 0).where(self._constant(0), self)
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """The elements (i, i + offset), as the last axis; ``np.diagonal``."""
+        first, second = self.axis(dim1), self.axis(dim2)
+        rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
+        x = self.permute([*rest, first, second])
+        rows, columns = (
+            x._known_size(-2 % x.ndim, "diagonal"),
+            x._known_size(-1 % x.ndim, "diagonal"),
+        )
+        x = x._slice(x.ndim - 1, min(max(offset, 0), columns), columns)
+        x = x._slice(x.ndim - 2, min(max(-offset, 0), rows), rows)
+        length = max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
+        lead = x.shape[:-2]
+        x = x._slice(x.ndim - 2, 0, length)._slice(x.ndim - 1, 0, length)
+        # Rows one element longer than wide: the diagonal becomes a column.
+        x = x._reshape((*lead, length * length))._pad((*((0, 0),) * len(lead), (0, length)))
+        return (
+            x._reshape((*lead, length, length + 1))
+            ._slice(len(lead) + 1, 0, 1)
+            ._reshape((*lead, length))
+        )
+
+    def diag(self) -> Self:
+        """A matrix with this vector on its diagonal; ``np.diag(x)``."""
+        if self.ndim == 2:
+            return self.diagonal()
+        size = self._known_size(0, "diag")
+        square = self._reshape((size, 1))._expand((size, size))
+        return square._positions(0).eq(square._positions(1)).where(square, square._constant(0))
+
+    def unfold(self, dim: int, size: int, step: int) -> Self:
+        """Windows of `size` elements at every `step`-th place, as a new last axis."""
+        axis = self.axis(dim)
+        length = self._known_size(axis, "unfold")
+        if not 0 < size <= length or step < 1:
+            raise ShapeError(
+                f"unfold: windows of {size} with step {step} do not fit an axis of {length}. "
+                "Give 0 < size <= length and step > 0."
+            )
+        count = (length - size) // step + 1
+        x = self.movedim(axis, -1)
+        lead = x.shape[:-1]
+        if step >= size:
+            need = count * step
+            x = x.pad([None] * len(lead) + [(0, need - length)])  # type: ignore[list-item]
+            blocks = x.reshape((*lead, count, step))._slice(len(lead) + 1, 0, size)
+            return blocks.movedim(-2, axis)
+        # Repeat the axis with a period one longer than its length: each copy starts one later.
+        x = x._reshape((*lead, 1, length))._expand((*lead, size, length))
+        x = x.reshape((*lead, size * length))._pad((*((0, 0),) * len(lead), (0, size)))
+        x = x._reshape((*lead, size, length + 1))._slice(len(lead) + 1, 0, length)
+        windows = x._every(len(lead) + 1, step)._slice(len(lead) + 1, 0, count)
+        return windows.transpose(-2, -1).movedim(-2, axis)
+
+    def _every(self, axis: int, step: int) -> Self:
+        """Every `step`-th element along an axis."""
+        size = self._known_size(axis, "a slice with a step")
+        count = ceiling_divide(size, step)
+        pads: list[tuple[Dim, Dim]] = [(0, 0)] * self.ndim
+        pads[axis] = (0, count * step - size)
+        before, after = self.shape[:axis], self.shape[axis + 1 :]
+        grouped = self._pad(tuple(pads))._reshape((*before, count, step, *after))
+        return grouped._slice(axis + 1, 0, 1)._reshape((*before, count, *after))
+
+    @staticmethod
+    def meshgrid(*tensors: Movement, indexing: Literal["ij", "xy"] = "ij") -> tuple[Movement, ...]:
+        """Every tensor expanded over the grid of all of them; ``np.meshgrid``."""
+        parts = list(tensors[0]) if isinstance(tensors[0], list | tuple) else list(tensors)
+        if indexing == "xy" and len(parts) > 1:
+            grids = Movement.meshgrid(parts[1], parts[0], *parts[2:])
+            swapped = [grid.transpose(0, 1) for grid in grids]
+            return (swapped[1], swapped[0], *swapped[2:])
+        shape = tuple(part.shape[0] if part.ndim else 1 for part in parts)
+        return tuple(
+            part.reshape([-1 if at == axis else 1 for at in range(len(parts))])._expand(shape)
+            for axis, part in enumerate(parts)
+        )
+
+    concat = cat
+    concatenate = cat
+
+
+def _tensors(given: Sequence[T | Sequence[T]]) -> list[T]:
+    """Tensors given one by one or in a list."""
+    found: list[T] = []
+    for item in given:
+        found.extend(item if isinstance(item, list | tuple) else [item])  # type: ignore[list-item]
+    return found
+
+
+def _combine(parts: list[T], op: Op) -> T:
+    """All of them joined by `op`, as a balanced tree so that the graph stays shallow."""
+    while len(parts) > 1:
+        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+        parts = [pair[0]._alu(op, pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
+
+
+def _negative(amount: Dim) -> bool:
+    return isinstance(amount, int) and amount < 0
+
+
+def _quotient(total: Dim, rest: Dim) -> Dim | None:
+    """total / rest where that is a whole number."""
+    if isinstance(rest, int) and rest == 0:
+        return None
+    found = as_dim(divide_index(index_of(total), rest))
+    return found if multiply_dims(found, rest) == total else None

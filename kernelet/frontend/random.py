@@ -1,0 +1,364 @@
+"""Random numbers from a counter: Threefry-2x32 with 20 rounds (Salmon et al., 2011).
+
+In:  a seed, and how many numbers were drawn so far.
+Out: tensors that compute their numbers from eight words of memory (key and counter), so that
+     kernels are reused and a captured step replays with fresh numbers.
+
+Each draw makes one small buffer on the host; no kernel runs for it. While a function is captured
+`recording` notes these buffers, and `refill` gives them the next counters before a replay, so that
+the stream is the same with and without capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from kernelet import engine
+from kernelet.base import config
+from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.frontend.creation import Creation, checked_shape
+from kernelet.frontend.functions import Functions
+from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
+from kernelet.graph.infer import Dim, Shape, max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_WORD = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Where the process is in its stream of random words."""
+
+    seed: int
+    drawn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One buffer of key and counter, and how many words are drawn with it."""
+
+    buffer: UOp
+    count: int
+
+
+_stream = _Stream(time.time_ns() & (1 << 63) - 1)
+_recorders: list[list[Draw]] = []
+
+
+def _words(count: int) -> bytes:
+    """Key and counter of the next draw of `count` words, as eight words of 32 bits."""
+    seed, at = _stream.seed, _stream.drawn
+    _stream.drawn += count
+    return struct.pack("<4I", seed & _WORD, seed >> 32 & _WORD, at & _WORD, at >> 32 & _WORD)
+
+
+@contextlib.contextmanager
+def recording(draws: list[Draw]) -> Iterator[None]:
+    """Note every draw inside in `draws`."""
+    _recorders.append(draws)
+    try:
+        yield
+    finally:
+        _recorders.remove(draws)
+
+
+def refill(draws: Sequence[Draw]) -> None:
+    """Give the buffers of earlier draws the next counters of the stream."""
+    for draw in draws:
+        engine.write_buffer(draw.buffer, _words(draw.count))
+
+
+# ---- the generator ----
+
+
+def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
+    """Two random words for each counter of two words: Threefry-2x32, 20 rounds."""
+    first, second = key
+    schedule = (first, second, first ^ second ^ _PARITY)
+    left, right = counter[0] + first, counter[1] + second
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            left = left + right
+            right = ((right << rotation) | (right >> (32 - rotation))) ^ left
+        left = left + schedule[(group + 1) % 3]
+        right = right + schedule[(group + 2) % 3] + (group + 1)
+    return left, right
+
+
+def random_words(count: int, device: str) -> UOp:
+    """`count` random words of 32 bits, one for each of the next counters of the stream."""
+    buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, device)
+    for draws in _recorders:
+        draws.append(Draw(buffer, count))
+    word = [
+        UOp(
+            Op.EXPAND,
+            dtypes.uint32,
+            (UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((i, i + 1),)),),
+            (count,),
+        )
+        for i in range(4)
+    ]
+    index = UOp(Op.ARANGE, dtypes.default_int, (), (count,)).cast(dtypes.uint32)
+    low = word[2] + index
+    high = word[3] + (low < index).cast(dtypes.uint32)
+    return threefry((word[0], word[1]), (low, high))[0]
+
+
+class Random(Indexing, Creation, Functions):
+    """rand, randn, initializers, dropout and sampling."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def manual_seed(seed: int = 0) -> None:
+        """Start the stream of random numbers anew."""
+        _stream.seed, _stream.drawn = int(seed), 0
+
+    @classmethod
+    def _random(cls, shape: Shape, device: str | None, per_element: int = 1) -> Self:
+        """Random words of the shape (per_element, *shape)."""
+        largest = tuple(max_dim(dim) for dim in shape)
+        count = per_element * int(product(largest))  # type: ignore[arg-type]
+        name = engine.default_device() if device is None else device.upper()
+        words = cls._wrap(random_words(count, name))._reshape((per_element, *largest))
+        return words._shrink(((0, per_element), *((0, dim) for dim in shape)))
+
+    @classmethod
+    def _uniform(cls, shape: Shape, dtype: DType, device: str | None) -> Self:
+        """Numbers in 0 <= x < 1, all multiples of the same power of two."""
+        if not dtype.is_float:
+            raise DTypeError(f"rand: {dtype.name} has no fractions. Use a float type, or randint.")
+        if dtype is dtypes.float64:
+            words = cls._random(shape, device, 2)
+            high = words._row(0)._alu_shift(5).cast(dtype) * float(1 << 26)
+            return (high + words._row(1)._alu_shift(6).cast(dtype)) * 2.0**-53
+        bits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
+        words = cls._random(shape, device)._row(0)._alu_shift(32 - bits)
+        return words.cast(dtypes.int32).cast(dtypes.float32).cast(dtype) * 2.0**-bits
+
+    def _row(self, at: int) -> Self:
+        return self._slice(0, at, at + 1)._reshape(self.shape[1:])
+
+    def _alu_shift(self, amount: int) -> Self:
+        return self._wrap(self.uop >> amount)
+
+    @classmethod
+    def rand(
+        cls,
+        *shape: Dim | Sequence[Dim],
+        dtype: DTypeLike = dtypes.default_float,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Uniform numbers in 0 <= x < 1; ``np.random.rand(*shape)``."""
+        found = cls._uniform(checked_shape(shape), as_dtype(dtype), device)
+        return found._created(None, requires_grad)
+
+    def rand_like(
+        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
+    ) -> Self:
+        """`rand` in this shape, type and device."""
+        kind = self.dtype if dtype is None else as_dtype(dtype)
+        return self.rand(
+            self.shape, dtype=kind, device=self.uop.device, requires_grad=requires_grad
+        )
+
+    @classmethod
+    def randn(
+        cls,
+        *shape: Dim | Sequence[Dim],
+        dtype: DTypeLike = dtypes.default_float,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Normal numbers of mean 0 and variance 1; ``np.random.randn(*shape)``."""
+        kind = as_dtype(dtype)
+        return cls._normal(checked_shape(shape), kind, device)._created(None, requires_grad)
+
+    @classmethod
+    def _normal(cls, shape: Shape, dtype: DType, device: str | None) -> Self:
+        """The Box-Muller transform of two uniform numbers."""
+        work = dtype if dtype is dtypes.float64 else dtypes.float32
+        pair = cls._uniform((2, *shape), work, device)
+        radius = ((1 - pair._row(0)).log() * -2).sqrt()
+        return (radius * (pair._row(1) * (2 * math.pi)).cos()).cast(dtype)
+
+    def randn_like(
+        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
+    ) -> Self:
+        """`randn` in this shape, type and device."""
+        kind = self.dtype if dtype is None else as_dtype(dtype)
+        return self.randn(
+            self.shape, dtype=kind, device=self.uop.device, requires_grad=requires_grad
+        )
+
+    @classmethod
+    def randint(
+        cls,
+        *shape: Dim | Sequence[Dim],
+        low: int = 0,
+        high: int = 10,
+        dtype: DTypeLike = dtypes.default_int,
+        device: str | None = None,
+    ) -> Self:
+        """Whole numbers in low <= x < high; also PyTorch's ``randint(low, high, shape)``."""
+        if len(shape) in (2, 3) and isinstance(shape[-1], list | tuple):
+            bounds = [bound for bound in shape[:-1] if isinstance(bound, int)]
+            low, high = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+            shape = shape[-1:]
+        span = high - low
+        if not 0 < span <= 1 << 32:
+            raise ArgumentError(
+                f"randint: low {low} and high {high}. There must be 1 to 2**32 numbers between."
+            )
+        words = cls._random(checked_shape(shape), device)._row(0).cast(dtypes.uint64)
+        scaled = cls._wrap((words.uop * span) >> 32).cast(dtypes.int64) + low
+        return scaled.cast(dtype)._created(None, None)
+
+    @classmethod
+    def uniform(
+        cls,
+        *shape: Dim | Sequence[Dim],
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DTypeLike = dtypes.default_float,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Uniform numbers in low <= x < high; ``np.random.uniform(low, high, shape)``."""
+        kind = as_dtype(dtype)
+        work = kind if kind.is_float else dtypes.default_float
+        found = cls._uniform(checked_shape(shape), work, device) * (high - low) + low
+        return found.cast(kind)._created(None, requires_grad)
+
+    @classmethod
+    def normal(
+        cls,
+        *shape: Dim | Sequence[Dim],
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: DTypeLike = dtypes.default_float,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Normal numbers; ``np.random.normal(mean, std, shape)``."""
+        found = cls._normal(checked_shape(shape), as_dtype(dtype), device) * std + mean
+        return found._created(None, requires_grad)
+
+    # ---- initial values of weights ----
+
+    @classmethod
+    def scaled_uniform(
+        cls, *shape: Dim | Sequence[Dim], dtype: DTypeLike = dtypes.default_float
+    ) -> Self:
+        """Uniform in -1..1, divided by the root of the number of elements."""
+        bound = max(_count(checked_shape(shape)), 1) ** -0.5
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+
+    @classmethod
+    def glorot_uniform(
+        cls, *shape: Dim | Sequence[Dim], dtype: DTypeLike = dtypes.default_float
+    ) -> Self:
+        """Uniform with a bound of ``sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio, 2010)."""
+        sizes = checked_shape(shape)
+        bound = math.sqrt(6 / max(_count(sizes[:1]) + _count(sizes[1:]), 1))
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+
+    @classmethod
+    def kaiming_uniform(
+        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, dtype: DTypeLike = dtypes.default_float
+    ) -> Self:
+        """Uniform with a bound of ``sqrt(6 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
+        bound = math.sqrt(6 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+
+    @classmethod
+    def kaiming_normal(
+        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, dtype: DTypeLike = dtypes.default_float
+    ) -> Self:
+        """Normal with a deviation of ``sqrt(2 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
+        std = math.sqrt(2 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
+        return cls.normal(*shape, std=std, dtype=dtype)
+
+    # ---- sampling ----
+
+    @classmethod
+    def randperm(
+        cls, n: int, *, dtype: DTypeLike = dtypes.default_int, device: str | None = None
+    ) -> Self:
+        """The numbers 0..n-1 in random order; ``np.random.permutation(n)``."""
+        words = cls._random((n,), device)._row(0)
+        row, column = words._reshape((1, n)), words._reshape((n, 1))
+        at = cls._arange(n)
+        # The rank of each word among all of them is a random order; equal words keep their order.
+        before = (row < column) | (row.eq(column) & (at < at._reshape((n, 1))))
+        ranks = before.cast(dtypes.default_int)._reduce(Op.ADD, (1,))
+        return ranks._reshape((n,)).cast(dtype)._created(None, None)
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+        """Indices drawn with probabilities proportional to the values; ``torch.multinomial``."""
+        if self.ndim not in (1, 2) or num_samples < 1:
+            raise ShapeError(
+                f"multinomial: {num_samples} samples of weights of shape "
+                f"{show_shape(self.shape)}. Give one or two axes, and at least 1 sample."
+            )
+        weights = self.cast(dtypes.float32)
+        weights = weights if self.ndim == 2 else weights.unsqueeze(0)
+        rows, classes = weights.shape
+        rounds = num_samples if replacement else 1
+        chance = self._uniform((rows, rounds, classes), dtypes.float32, self.uop.device)
+        # The greatest of log(u) / weight is at each index as often as its weight says.
+        keys = (chance + 2.0**-25).log() / weights.unsqueeze(1)
+        if replacement or num_samples == 1:
+            found = keys._first_greatest()
+        else:
+            found = self._greatest(keys._reshape((rows, classes)), num_samples)
+        return found._reshape((*self.shape[:-1], num_samples))
+
+    def _first_greatest(self) -> Self:
+        """The index of the first maximum along the last axis, which goes away."""
+        last = self.ndim - 1
+        peak = self._reduce(Op.MAX, (last,))._broadcast_to(self.shape)
+        size = self.shape[last]
+        countdown = self._operand(size) - self._arange(size)  # type: ignore[arg-type]
+        found = self.eq(peak).where(countdown, 0)._reduce(Op.MAX, (last,))
+        return (self._operand(size) - found)._reshape(self.shape[:-1])  # type: ignore[arg-type]
+
+    @staticmethod
+    def _greatest(keys: Random, count: int) -> Random:
+        """The indices of the `count` greatest along the last axis of a matrix."""
+        rows, classes = keys.shape
+        at = keys._arange(classes)
+        row, column = keys.unsqueeze(1), keys.unsqueeze(2)
+        before = (row > column) | (row.eq(column) & (at < at._reshape((classes, 1))))
+        ranks = before.cast(dtypes.default_int)._reduce(Op.ADD, (2,))  # (rows, classes, 1)
+        hits = ranks.eq(keys._arange(count))  # (rows, classes, count)
+        chosen = hits.where(at._reshape((classes, 1)), 0)._reduce(Op.ADD, (1,))
+        return chosen._reshape((rows, count))
+
+    def dropout(self, p: float = 0.5) -> Self:
+        """In training, 0 with probability p and else x / (1 - p); outside it x itself."""
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"dropout: p={p} is no probability. Give 0 <= p <= 1.")
+        if p == 0 or not config.current().training:
+            return self
+        if p == 1:
+            return self._constant(0)
+        chance = self._uniform(self.shape, dtypes.default_float, self.uop.device)
+        return (chance >= p).where(self, 0) * (1 / (1 - p))
+
+
+def _count(shape: Shape) -> int:
+    return math.prod(max_dim(dim) for dim in shape)

@@ -1,0 +1,587 @@
+"""The tensor that users hold: a handle on a graph node, lazy until its values are asked for.
+
+In:  Python numbers, lists, numpy arrays, other tensors.
+Out: `Tensor`, all of whose operations are inherited from the topic classes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from abc import ABCMeta
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Self, final
+
+from kernelet import engine
+from kernelet.base import config
+from kernelet.base.config import Context
+from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.errors import ArgumentError, DeviceError, GradientError, ShapeError
+from kernelet.frontend import host, live
+from kernelet.frontend.attention import Attention
+from kernelet.frontend.casts import Casts
+from kernelet.frontend.convolution import Convolution
+from kernelet.frontend.gradient import gradients
+from kernelet.frontend.interpolation import Interpolation
+from kernelet.frontend.losses import Losses
+from kernelet.frontend.normalization import Normalization
+from kernelet.frontend.primitives import (
+    DTypeLike,
+    as_dtype,
+    broadcast_shape,
+    is_scalar,
+    product,
+    show_shape,
+)
+from kernelet.frontend.sorting import Sorting
+from kernelet.graph.division import index_of
+from kernelet.graph.infer import Dim, Shape, max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_PENDING_LIMIT = 8
+_SHOWN = 1000
+
+_gradients_on: ContextVar[bool] = ContextVar("gradients_on", default=True)
+_leaf_numbers = itertools.count()
+
+
+class no_grad(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's name
+    """Results made inside are cut off from gradients."""
+
+    def __enter__(self) -> None:
+        self._token = _gradients_on.set(False)
+
+    def __exit__(self, *_error: object) -> None:
+        _gradients_on.reset(self._token)
+
+
+class _TensorType(ABCMeta):
+    """Gives `Tensor.training` as a settable name."""
+
+    @property
+    def training(cls) -> bool:
+        """Whether dropout and batch statistics are on."""
+        return bool(config.current().training)
+
+    @training.setter
+    def training(cls, value: bool) -> None:
+        config.update(training=int(value))
+
+
+@final
+class Tensor(
+    Attention,
+    Convolution,
+    Interpolation,
+    Normalization,
+    Sorting,
+    Losses,
+    Casts,
+    metaclass=_TensorType,
+):
+    """An array of numbers on a device.
+
+    >>> (Tensor([1, 2, 3]) + 1).tolist()
+    [2, 3, 4]
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_base",
+        "_grad",
+        "_pending",
+        "_steps",
+        "former",
+        "is_leaf",
+        "is_spare",
+        "required",
+        "uop",
+    )
+    __array_ufunc__ = None  # numpy leaves mixed arithmetic to us
+    required: bool | None
+    former: weakref.ref[UOp] | None
+    is_leaf: bool
+    is_spare: bool
+
+    no_grad = no_grad
+
+    def __init__(
+        self,
+        data: object = None,
+        device: str | Sequence[str] | None = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+    ) -> None:
+        wanted = None if dtype is None else as_dtype(dtype)
+        self._start(_node_of(data, device, wanted), requires_grad)
+        self.is_leaf = True
+
+    def _start(self, uop: UOp, required: bool | None = None) -> None:
+        self.uop = uop
+        self.required = required
+        self.former = None
+        self.is_leaf = self.is_spare = False
+        self._base: weakref.ref[Tensor] | None = None
+        self._steps: tuple[UOp, ...] = ()
+        self._grad: Tensor | None = None
+        self._pending = 0
+        live.register(self)
+
+    # ---- what the topic classes need ----
+
+    @classmethod
+    def _wrap(cls, uop: UOp) -> Self:
+        tensor = cls.__new__(cls)
+        if not _gradients_on.get() and uop.dtype.is_float and uop.op is not Op.DETACH:
+            uop = UOp(Op.DETACH, uop.dtype, (uop,))
+        tensor._start(uop)
+        return tensor
+
+    @classmethod
+    def _create(cls, uop: UOp, device: str | None, requires_grad: bool | None) -> Self:
+        if device is not None and uop.device is None and device != engine.default_device():
+            uop = UOp(Op.COPY, uop.dtype, (uop,), _device_name(device))
+        if uop.dtype.is_float:
+            # Equal constants are one node: a number keeps the gradients of two leaves apart.
+            uop = UOp(Op.DETACH, uop.dtype, (uop,), next(_leaf_numbers))
+        tensor = cls.__new__(cls)
+        tensor._start(uop, requires_grad)
+        tensor.is_leaf = True
+        return tensor
+
+    @classmethod
+    def _from_data(cls, data: object, dtype: DType | None = None) -> Self:
+        return cls(data, dtype=dtype)
+
+    def _wrap_view(self, uop: UOp) -> Self:
+        tensor = self._wrap(uop)
+        if uop.op in (Op.PAD, Op.EXPAND):
+            return tensor
+        base = None if self._base is None else self._base()
+        step = () if uop.op is Op.DETACH else (uop,)
+        tensor._base = weakref.ref(self) if base is None else self._base
+        tensor._steps = step if base is None else (*self._steps, *step)
+        return tensor
+
+    # ---- facts ----
+
+    @property
+    def lazydata(self) -> UOp:
+        """The node, under tinygrad's former name."""
+        return self.uop
+
+    @property
+    def device(self) -> str:
+        """The device that holds the values."""
+        return self.uop.device or engine.default_device()
+
+    def size(self, dim: int | None = None) -> Shape | Dim:
+        """The shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[self.axis(dim)]
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self.ndim
+
+    def numel(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> Dim:
+        """Bytes of all elements."""
+        total = self.numel()
+        return total * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return self.dtype.is_float
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ShapeError("len: a tensor of shape () has no length. Use item() for its value.")
+        return _known(self.shape)[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.ndim:
+            raise ShapeError("iter: a tensor of shape () has no elements in order. Use item().")
+        return iter([self[at] for at in range(len(self))])
+
+    __hash__ = object.__hash__
+
+    # ---- values ----
+
+    def realize(self, *others: Tensor) -> Self:
+        """Compute this tensor (and the others) now; returns it."""
+        live.realize((self, *others))
+        return self
+
+    def kernelize(self, *others: Tensor) -> Self:
+        """Schedule the kernels of this tensor (and the others) without running them."""
+        engine.schedule([each.uop for each in (self, *others)])
+        return self
+
+    def _bytes(self) -> bytes:
+        self.realize()
+        node = engine.realized(self.uop)
+        assert node is not None
+        return engine.read_bytes(node)
+
+    def tolist(self) -> host.Nested:
+        """The values as nested Python lists; a number for shape ()."""
+        return host.nest(host.unpack(self._bytes(), self.dtype), _known(self.shape))
+
+    def numpy(self) -> np.ndarray:  # type: ignore[type-arg]
+        """The values as a numpy array of its own memory; bfloat16 becomes float32."""
+        return host.to_array(self._bytes(), _known(self.shape), self.dtype)
+
+    def data(self) -> memoryview:
+        """The bytes of the values, read-only."""
+        return memoryview(self._bytes())
+
+    def item(self) -> Scalar:
+        """The one value as a Python number."""
+        if product(_known(self.shape)) != 1:
+            raise ShapeError(
+                f"item: the tensor has shape {show_shape(self.shape)}. Only one element can become "
+                "a number; index the tensor or use tolist()."
+            )
+        return host.unpack(self._bytes(), self.dtype)[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        value = self.item()
+        if isinstance(value, float):
+            raise ArgumentError(f"index: {self.dtype.name} is no index. Cast to an integer type.")
+        return int(value)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:  # type: ignore[type-arg]
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)  # type: ignore[call-overload,no-any-return]
+
+    def __repr__(self) -> str:
+        shape = show_shape(self.shape)
+        if engine.realized(live.without_detach(self.uop)) is None:
+            return f"<Tensor {shape} {self.dtype.name} on {self.device}, lazy>"
+        if max_dim(product(self.shape)) > _SHOWN:
+            return f"<Tensor {shape} {self.dtype.name} on {self.device}, realized>"
+        return f"Tensor({self.tolist()}, dtype={self.dtype!r}, device={self.device!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        parts = (self._bytes(), _known(self.shape), self.dtype, self.required)
+        return _rebuild, parts
+
+    # ---- devices and types ----
+
+    def to(self, device: str | Sequence[str] | None) -> Self:
+        """The same values on another device."""
+        name = _device_name(device)
+        if name == self.device:
+            return self
+        return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
+
+    def to_(self, device: str | Sequence[str] | None) -> Self:
+        """Move this tensor to another device."""
+        self.uop = self.to(device).uop
+        return self
+
+    def clone(self) -> Self:
+        """A copy in memory of its own, through which gradients pass."""
+        return self._wrap(UOp(Op.CONTIGUOUS, self.dtype, (self.uop,)))
+
+    # ---- writing ----
+
+    def assign(self, value: Tensor | Scalar | Sequence[object]) -> Self:
+        """Give this tensor other values; in its memory where it has some; returns it.
+
+        A view writes through to the tensor that it is a view of. No gradient passes.
+        """
+        self._write(self._fitting(value, "assign").detach())
+        self.is_leaf = True
+        return self
+
+    def replace(self, other: Tensor) -> Self:
+        """Let this tensor stand for the value of `other`."""
+        self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
+        return self
+
+    def _fitting(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
+        """`value` in this tensor's shape and type."""
+        given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
+        if given.ndim > self.ndim or broadcast_shape(given.shape, self.shape) != self.shape:
+            raise ShapeError(
+                f"{name}: a value of shape {show_shape(given.shape)} does not fit "
+                f"{show_shape(self.shape)}. Give a shape that broadcasts to it."
+            )
+        return given.cast(self.dtype)._broadcast_to(self.shape)
+
+    def _write(self, value: Tensor) -> None:
+        base = None if self._base is None else self._base()
+        if base is None:
+            self._overwrite((), value)
+        else:
+            base._overwrite(self._steps, value)
+            self.uop = live.apply_view(self._steps[::-1], base.uop)
+        self.former = None
+
+    def _overwrite(self, steps: tuple[UOp, ...], value: Tensor) -> None:
+        """Write `value` to the part of this tensor that the movements `steps` lead to."""
+        live.settle(self)
+        chain, storage = live.split_view(self.uop)
+        writable = storage.op in (Op.BUFFER, Op.AFTER) and not _repeats(chain)
+        if not writable and not steps:
+            self.uop = value.uop
+            return
+        if not writable:
+            storage, chain = self._stored()
+        whole = live.apply_view(chain, storage)
+        target = live.apply_view(steps[::-1], whole)
+        if value.uop is target:
+            return
+        write = UOp(Op.ASSIGN, self.dtype, (target, value.uop))
+        after = UOp(Op.AFTER, self.dtype, (storage, write))
+        self.uop, self.former = live.apply_view(chain, after), None
+
+    def _stored(self) -> tuple[UOp, list[UOp]]:
+        """This lazy value in memory that nothing else names, and the movements above it."""
+        shape = _known(self.shape)
+        size = int(product(shape))
+        buffer = engine.new_buffer(None, size, self.dtype, self.device)
+        flat = UOp(Op.RESHAPE, self.dtype, (self.uop,), (size,))
+        fill = UOp(Op.ASSIGN, self.dtype, (buffer, flat))
+        after = UOp(Op.AFTER, self.dtype, (buffer, fill))
+        return after, [UOp(Op.RESHAPE, self.dtype, (after,), self.shape)]
+
+    def __setitem__(self, index: object, value: Tensor | Scalar | Sequence[object]) -> None:
+        given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
+        given = given.cast(self.dtype)
+        mask = index if isinstance(index, Tensor) and index.dtype.is_bool else None
+        if mask is not None and given.ndim == 0:
+            # Without a look at the mask: its shape fits the first axes.
+            missing = (1,) * (self.ndim - mask.ndim)
+            self._write(mask._reshape((*mask.shape, *missing)).where(given, self))
+            return
+        part, picks = self._part(index)
+        filled = part._with_picks(picks, given) if picks else part._fitting(given, "setitem")
+        if part is self or part._base is not None:
+            part._write(filled)
+        else:
+            self._write(self._replaced(part, filled))
+
+    def _in_place(self, result: Tensor) -> Self:
+        self._write(self._fitting(result, "in-place operator"))
+        return self
+
+    def __iadd__(self, other: Tensor | Scalar) -> Self:
+        return self._in_place(self + other)
+
+    def __isub__(self, other: Tensor | Scalar) -> Self:
+        return self._in_place(self - other)
+
+    def __imul__(self, other: Tensor | Scalar) -> Self:
+        return self._in_place(self * other)
+
+    def __itruediv__(self, other: Tensor | Scalar) -> Self:
+        return self._in_place(self / other)
+
+    # ---- gradients ----
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """What the user said; for a result, whether it was computed from such a tensor."""
+        if self.required is not None or self.is_leaf or not self.dtype.is_float:
+            return self.required
+        return live.requires_history(self.uop) or None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        if value and not self.dtype.is_float:
+            raise GradientError(
+                f"requires_grad: {self.dtype.name} has no gradients. Cast the tensor to a float."
+            )
+        self.required = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Say whether `backward` gives this tensor a gradient; returns it."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The sum of the gradients that `backward` found."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+
+    def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+        """The derivatives of this scalar with respect to `targets`; they can be derived again.
+
+        >>> x = Tensor([3.0])
+        >>> (x * x).sum().gradient(x)[0].tolist()
+        [6.0]
+        """
+        bad = [target for target in targets if not target.dtype.is_float]
+        if bad:
+            raise GradientError(
+                f"gradient: a target is {bad[0].dtype.name}, which has no gradients. "
+                "Cast it to a float before it is used."
+            )
+        found = self._gradients(list(targets), gradient)
+        return [
+            target._constant(0) if each is None else each
+            for target, each in zip(targets, found, strict=True)
+        ]
+
+    def backward(self, gradient: Tensor | None = None, retain_graph: bool = False) -> Self:
+        """Add the derivatives of this scalar to `grad` of every leaf below it; returns it."""
+        targets = [
+            tensor
+            for tensor in live.live_tensors()
+            if isinstance(tensor, Tensor)
+            and tensor.dtype.is_float
+            and tensor.required is not False
+            and (tensor.is_leaf or tensor.required)
+        ]
+        for target, found in zip(targets, self._gradients(targets, gradient), strict=True):
+            if found is not None:
+                target._accumulate(found)
+        overdue = [
+            each._grad
+            for each in targets
+            if each._grad is not None and each._pending >= _PENDING_LIMIT
+        ]
+        if overdue:
+            live.realize(overdue)
+            for target in targets:
+                target._pending = 0
+        return self
+
+    def _gradients(self, targets: list[Tensor], gradient: Tensor | None) -> list[Tensor | None]:
+        if not self.dtype.is_float:
+            raise GradientError(
+                f"backward: {self.dtype.name} has no gradients. Start from a float tensor."
+            )
+        if gradient is None and product(self.shape) != 1:
+            raise GradientError(
+                f"backward: the tensor has shape {show_shape(self.shape)}. Only a scalar has a "
+                "gradient of its own; reduce it with sum() or mean(), or give gradient=."
+            )
+        seed = self._constant(1) if gradient is None else self._fitting(gradient, "backward")
+        nodes = [node for target in targets for node in live.nodes_of(target)]
+        found = gradients(self.uop, seed.uop, nodes)
+        results: list[Tensor | None] = []
+        for target in targets:
+            parts = [found[node] for node in set(live.nodes_of(target)) if node in found]
+            total = parts[0] if parts else None
+            for part in parts[1:]:
+                total = part if total is None else total + part
+            results.append(None if total is None else target._wrap(total))
+        return results
+
+    def _accumulate(self, found: Tensor) -> None:
+        total = found if self._grad is None else self._grad + found
+        total.required = False
+        # Nobody asked for this gradient by name, so a later write need not wait for it.
+        total.is_spare = self.required is None
+        self._pending = 0 if self._grad is None else self._pending + 1
+        self._grad = total
+
+    # ---- modes ----
+
+    @staticmethod
+    def train(mode: bool = True) -> Context:
+        """Inside this context dropout and batch statistics are on."""
+        return Context(TRAINING=int(mode))
+
+
+def _as_tensor(value: object) -> Tensor:
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def _rebuild(
+    data: bytes, shape: tuple[int, ...], dtype: DType, requires_grad: bool | None
+) -> Tensor:
+    node = _stored_node(host.HostData(data, shape, dtype), engine.default_device())
+    tensor = Tensor(node, requires_grad=requires_grad)
+    return tensor
+
+
+def _node_of(data: object, device: str | Sequence[str] | None, dtype: DType | None) -> UOp:
+    """The node for whatever a user hands to Tensor(...)."""
+    name = _device_name(device)
+    if isinstance(data, Tensor):
+        data = data.uop
+    if isinstance(data, UOp):
+        node = data.cast(dtypes.default_int) if data.dtype is dtypes.index else data
+        if device is not None and node.device is not None and node.device != name:
+            node = UOp(Op.COPY, node.dtype, (node,), name)
+        return node if dtype is None else node.cast(dtype)
+    if isinstance(data, bytes | bytearray | memoryview):
+        raw = bytes(data)
+        kind = dtype or dtypes.uint8
+        shape = (len(raw) // kind.itemsize,)
+        return _stored_node(host.HostData(raw, shape, kind), name)
+    if hasattr(data, "__array__") and hasattr(data, "dtype"):
+        node = _stored_node(host.from_array(data.__array__(), dtype), name)
+        return node if dtype is None else node.cast(dtype)
+    return _stored_node(host.from_nested([] if data is None else data, dtype), name)
+
+
+def _stored_node(found: host.HostData, device: str) -> UOp:
+    size = len(found.data) // found.dtype.itemsize
+    buffer = engine.new_buffer(found.data, size, found.dtype, device)
+    if found.shape == (size,):
+        return buffer
+    return UOp(Op.RESHAPE, found.dtype, (buffer,), found.shape)
+
+
+def _device_name(device: str | Sequence[str] | None) -> str:
+    if device is None:
+        return engine.default_device()
+    if isinstance(device, str):
+        return device.upper()
+    if len(device) != 1:
+        raise DeviceError(
+            f"device {tuple(device)}: a tensor lives on one device. Name one of them."
+        )
+    return device[0].upper()
+
+
+def _known(shape: Shape) -> tuple[int, ...]:
+    """The sizes as numbers: bound variables have their present value."""
+    return tuple(dim if isinstance(dim, int) else _value_of(dim) for dim in shape)
+
+
+def _value_of(dim: UOp) -> int:
+    bound = {node: node.src[1] for node in dim.toposort() if node.op is Op.BIND}
+    found = index_of(substitute(dim, bound))
+    if found.op is not Op.CONST:
+        raise ShapeError(
+            "a size depends on a Variable that has no value. Bind it: Variable(...).bind(value)."
+        )
+    return int(found.arg)
+
+
+def _repeats(chain: Sequence[UOp]) -> bool:
+    """Whether a view shows an element twice or shows padding, so that it cannot be written."""
+    return any(step.op in (Op.EXPAND, Op.PAD) for step in chain)
