@@ -314,7 +314,7 @@ class Tensor(
 
         A view writes through to the tensor that it is a view of. No gradient passes.
         """
-        self._write(self._fitting(value, "assign").detach())
+        self._write(self._as_value(value, "assign").detach())
         self.is_leaf = True
         return self
 
@@ -323,7 +323,7 @@ class Tensor(
         self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
         return self
 
-    def _fitting(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
+    def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
         """`value` in this tensor's shape and type."""
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
         if given.ndim > self.ndim or broadcast_shape(given.shape, self.shape) != self.shape:
@@ -380,14 +380,14 @@ class Tensor(
             self._write(mask._reshape((*mask.shape, *missing)).where(given, self))
             return
         part, picks = self._part(index)
-        filled = part._with_picks(picks, given) if picks else part._fitting(given, "setitem")
+        filled = part._with_picks(picks, given) if picks else part._as_value(given, "setitem")
         if part is self or part._base is not None:
             part._write(filled)
         else:
             self._write(self._replaced(part, filled))
 
     def _in_place(self, result: Tensor) -> Self:
-        self._write(self._fitting(result, "in-place operator"))
+        self._write(self._as_value(result, "in-place operator"))
         return self
 
     def __iadd__(self, other: Tensor | Scalar) -> Self:
@@ -464,7 +464,7 @@ class Tensor(
         ]
         for target, found in zip(targets, self._gradients(targets, gradient), strict=True):
             if found is not None:
-                target._accumulate(found)
+                target._add_gradient(found)
         overdue = [
             each._grad
             for each in targets
@@ -486,7 +486,7 @@ class Tensor(
                 f"backward: the tensor has shape {show_shape(self.shape)}. Only a scalar has a "
                 "gradient of its own; reduce it with sum() or mean(), or give gradient=."
             )
-        seed = self._constant(1) if gradient is None else self._fitting(gradient, "backward")
+        seed = self._constant(1) if gradient is None else self._as_value(gradient, "backward")
         nodes = [node for target in targets for node in live.nodes_of(target)]
         found = gradients(self.uop, seed.uop, nodes)
         results: list[Tensor | None] = []
@@ -498,7 +498,7 @@ class Tensor(
             results.append(None if total is None else target._wrap(total))
         return results
 
-    def _accumulate(self, found: Tensor) -> None:
+    def _add_gradient(self, found: Tensor) -> None:
         total = found if self._grad is None else self._grad + found
         total.required = False
         # Nobody asked for this gradient by name, so a later write need not wait for it.
