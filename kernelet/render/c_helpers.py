@@ -72,7 +72,7 @@ class Prelude:
             return self._truncate(dtype)
         kind, letters = self.type(dtype), "xyz" if name == "fma" else "x"
         lanes = (
-            f"{builtin}({', '.join(f'{letter}[{lane}]' for letter in letters)})"
+            f"{builtin}({','.join(f'{letter}[{lane}]' for letter in letters)})"
             for lane in range(dtype.lanes)
         )
         parameters = ", ".join(f"{kind} {letter}" for letter in letters)

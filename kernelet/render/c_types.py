@@ -71,7 +71,8 @@ def _float_literal(dtype: DType, value: float) -> str:
         return f"{'-' if rounded < 0 else ''}__builtin_inf{suffix}()"
     text = f"{rounded:.7g}" if suffix else repr(rounded)
     if round_float(dtype, float(text)) != rounded:
-        text = rounded.hex()
+        digits, exponent = rounded.hex().split("p")
+        text = f"{digits.rstrip('0').rstrip('.')}p{exponent}"
     elif "." not in text and "e" not in text:
         text += ".0"
     return text + suffix

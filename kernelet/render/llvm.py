@@ -314,6 +314,9 @@ class _Renderer:
             name = _FLOAT_OPERATIONS[node.op]
         else:
             name = _INTEGER_OPERATIONS[node.op]
+            # An address never overflows; saying so lets loops over it be simplified.
+            if node.dtype.scalar is dtypes.index and node.op in (Op.ADD, Op.SUB, Op.MUL):
+                name += " nsw"
         return self.assign(f"{name} {self._typed(left)}, {self._use(right)}")
 
     def _shift_right(self, node: UOp) -> str:

@@ -53,6 +53,8 @@ def literal(dtype: DType, value: Scalar) -> str:
     text = _float_literal(scalar, float(value)) if scalar.is_float else _whole(scalar, value)
     if dtype.lanes == 1:
         return text
+    if text in ("0", "false", "0x0000000000000000"):
+        return "zeroinitializer"
     return f"<{', '.join([f'{type_name(scalar)} {text}'] * dtype.lanes)}>"
 
 

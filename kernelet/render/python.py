@@ -90,7 +90,7 @@ class _Renderer:
         ):
             if nodes:
                 targets = ", ".join(self._values[node] for node in nodes)
-                self._lines.add(f"({targets},) = {names}")
+                self._lines.add(f"{targets}{',' if len(nodes) == 1 else ''} = {names}")
         for array in self._outline.arrays():
             self._lines.add(f"{self._values[array]} = scratch({array_bytes(array)})")
         for position, node in enumerate(self._program):

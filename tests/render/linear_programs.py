@@ -30,7 +30,6 @@ C_FLAGS = [
     "-Wno-unused-parameter",
     "-shared",
     "-fPIC",
-    "-lm",
 ]
 
 
@@ -225,7 +224,7 @@ def compile_c(compiler: str, source: str, folder: Path) -> ctypes.CDLL:
     stem = folder / hashlib.sha1(source.encode()).hexdigest()
     stem.with_suffix(".c").write_text(source)
     library = stem.with_suffix(".so")
-    command = [compiler, str(stem.with_suffix(".c")), "-o", str(library), *C_FLAGS]
+    command = [compiler, str(stem.with_suffix(".c")), "-o", str(library), *C_FLAGS, "-lm"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stderr}\n{source}"
     return ctypes.CDLL(str(library))

@@ -10,6 +10,7 @@ import pytest
 from kernelet.base.dtype import DType, dtypes, round_to
 from kernelet.graph.ops import OP_TABLE, Op
 from kernelet.graph.uop import UOp
+from kernelet.render.renderer import gate_of, outline, safe_divisor
 from tests.render.linear_programs import (
     Builder,
     Case,
@@ -262,6 +263,46 @@ def _is_nan(value: float) -> bool:
     return value != value
 
 
+# ---- the outline ----
+
+
+def test_names_are_readable_and_each_is_given_once() -> None:
+    make = Builder()
+    out, memory = make.parameter(0, dtypes.float32), make.parameter(1, dtypes.float32)
+    first, second = make.variable("a b"), make.variable("a-b")
+    loop = make.loop(first + second, "reduce")
+    make.store(out, loop, make.load(memory, loop))
+    make.end(loop)
+    names = outline(make.program).names
+    assert [names[node] for node in (out, memory, loop)] == ["out0", "in1", "r0"]
+    assert [names[node] for node in (first, second)] == ["n_a_b", "n_a_b_2"]
+
+
+def test_uses_are_counted_from_one_computation_to_the_next() -> None:
+    make = Builder()
+    out = make.parameter(0, dtypes.int32)
+    make.store(out, 1, make.load(out, 0))
+    make.store(out, 2, make.load(out, 0))
+    loads = [place for place, node in enumerate(make.program) if node.op is Op.LOAD]
+    uses = outline(make.program).uses
+    assert [uses[place] for place in loads] == [1, 1]
+
+
+def test_a_gate_that_is_always_true_is_no_gate() -> None:
+    make = Builder()
+    out = make.parameter(0, dtypes.int32)
+    always = constant(True, dtypes.bool)
+    assert gate_of(make.load(out, 0, gate=always)) is None
+    assert gate_of(make.load(out, 0, gate=constant(False, dtypes.bool))) is not None
+
+
+def test_a_divisor_is_safe_when_its_bounds_exclude_zero_and_minus_one() -> None:
+    assert safe_divisor(constant(3, dtypes.int32))
+    assert safe_divisor(constant(-2, dtypes.int32))
+    assert not safe_divisor(constant(-1, dtypes.int32))
+    assert not safe_divisor(UOp.variable("n", 0, 5))
+
+
 # ---- memory and loops ----
 
 
@@ -370,11 +411,6 @@ def test_a_load_sees_the_stores_before_it_and_none_after(machine: Run) -> None:
     make.store(out, 2, second)
     found = machine(make.program, [encode(dtypes.int32, [1, 0, 0])])[0]
     assert decode(dtypes.int32, found) == [0, 60, 6]
-
-
-def test_two_parameters_may_be_the_same_memory() -> None:
-    """Checked by text in the language tests; here the program is written once."""
-    assert vector_add(4) == vector_add(4)
 
 
 @pytest.mark.parametrize("elements", [64, 1 << 19])
