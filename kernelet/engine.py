@@ -1,150 +1,414 @@
-"""Realize graphs with the reference evaluator and keep the memory of their values.
+"""Run graphs: which memory holds which value, and the launches that compute it.
 
-In:  nodes.
-Out: BUFFER nodes whose memory holds the values.
+In:  nodes to realize.
+Out: `realized(node)`, a view of a BUFFER whose memory holds the value.
+
+The graph does not know that memory exists: this module keeps a weak map from nodes to it.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, WeakSet
 
+from kernelet import backends, pipeline, programs
+from kernelet.base import trace
 from kernelet.base.counters import GlobalCounters
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes
+from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError
-from kernelet.graph.evaluate import evaluate_all
-from kernelet.graph.ops import Op
-from kernelet.graph.uop import UOp
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import ParamArg, UOp
+from kernelet.graph.view import tracker_of
+from kernelet.graph.walk import sizes_of, substitute
+from kernelet.kernelize.normalize import KEPT_VIEWS
+from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
+from kernelet.programs import Runner
+from kernelet.runtime import device
+from kernelet.runtime.buffer import Buffer
 
-_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SHRINK, Op.FLIP, Op.DETACH})
-_memory: WeakKeyDictionary[UOp, list[Scalar]] = WeakKeyDictionary()
+SCHEDULES_KEPT = 1024
+
+_memory: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
 _stale: WeakSet[UOp] = WeakSet()
+_schedules: dict[tuple[UOp, str], Schedule] = {}
 
 
 def default_device() -> str:
     """The device of tensors for which none is named."""
-    return "PYTHON"
+    return backends.default_device()
 
 
-def new_buffer(data: bytes | memoryview | None, size: int, dtype: DType, device: str) -> UOp:
-    """A BUFFER node with memory, holding a copy of `data`."""
-    node = UOp.buffer(size, dtype, device)
-    _memory[node] = [0] * size if data is None else _unpack(bytes(data), size, dtype)
+# ---- memory ----
+
+
+def new_buffer(data: bytes | memoryview | None, size: int, dtype: DType, name: str) -> UOp:
+    """A BUFFER node with memory on device `name`, holding a copy of `data`."""
+    node = UOp.buffer(size, dtype, device.canonical(name))
+    buffer = Buffer(node.arg.device, size * dtype.itemsize)
+    if data is not None:
+        buffer.copy_in(data)
+    _memory[node] = buffer
     return node
 
 
-def write_buffer(buffer: UOp, data: bytes) -> None:
-    """Replace what the memory of `buffer` holds."""
-    _memory[buffer] = _unpack(data, buffer.arg.size, buffer.dtype)
+def adopt(buffer: Buffer, size: int, dtype: DType) -> UOp:
+    """A BUFFER node for memory that is there already."""
+    node = UOp.buffer(size, dtype, buffer.device)
+    _memory[node] = buffer
+    return node
+
+
+def write_buffer(node: UOp, data: bytes) -> None:
+    """Replace what the memory of a BUFFER holds."""
+    _memory[node].copy_in(data)
+
+
+def memory(node: UOp) -> Buffer:
+    """The memory of a BUFFER."""
+    return _memory[node]
 
 
 def realized(node: UOp) -> UOp | None:
     """`node` as a view of memory that holds its value; None when it was not computed."""
     chain = []
     base = node
-    while base.op in _VIEWS and base not in _realized:
+    while (base.op in MOVEMENT or base.op is Op.DETACH) and base not in _realized:
         chain.append(base)
         base = base.src[0]
     if base.op is Op.BUFFER:
         return None if base in _stale else node
     found = _realized.get(base)
-    if found is None:
-        return None
-    found = realized(found)
-    if found is None:
+    if found is None or _base(found) in _stale:
         return None
     for step in reversed(chain):
-        found = step.replace(src=(found,))
+        if step.op is not Op.DETACH:
+            found = step.replace(src=(found,))
     return found
 
 
-def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
-    """The BUFFER nodes that realizing `nodes` writes to."""
-    return {storage for after in _writes(nodes) if (storage := _storage(after)).op is Op.BUFFER}
-
-
-def realize(nodes: Sequence[UOp]) -> None:
-    """Compute `nodes`; readers of overwritten memory see its old contents."""
-    roots = [node for node in dict.fromkeys(nodes) if realized(node) is None]
-    writes = _writes(roots)
-    results = [*roots, *writes]
-    if not results:
-        return
-    values = evaluate_all(results, _bindings(results))
-    GlobalCounters.kernel_count += len(roots)
-    for node, found in zip(results, values, strict=True):
-        if node in writes:
-            storage = _storage(node)
-            if storage.op is Op.BUFFER:
-                _stale.add(storage)
-                _memory.pop(storage, None)
-        if node in _realized or (node.op in _VIEWS and realized(node) is not None):
-            continue
-        buffer = UOp.buffer(len(found), node.dtype, node.device or default_device())
-        _memory[buffer] = found
-        _realized[node] = buffer if node.shape == buffer.shape else _shaped(buffer, node)
-
-
-def _shaped(buffer: UOp, node: UOp) -> UOp:
-    return UOp(Op.RESHAPE, node.dtype, (buffer,), node.shape)
+def _base(node: UOp) -> UOp:
+    while node.op in MOVEMENT or node.op is Op.DETACH:
+        node = node.src[0]
+    return node
 
 
 def read_bytes(node: UOp) -> bytes:
-    """The elements of a realized node in row-major order."""
-    return _pack(evaluate_all([node], _bindings([node]))[0], node.dtype)
+    """The elements of a realized node in row-major order, as a copy."""
+    base, tracker = tracker_of(_without_binds(node)[0])
+    view = tracker.strided_view()
+    if view is None or not view.is_row_major:
+        copied = UOp(Op.CONTIGUOUS, node.dtype, (node,))
+        realize([copied])
+        found = realized(copied)
+        assert found is not None
+        base, tracker = tracker_of(_without_binds(found)[0])
+        view = tracker.strided_view()
+    assert view is not None and isinstance(view.size, int) and isinstance(view.offset, int)
+    itemsize = node.dtype.itemsize
+    part = _memory[base].view(view.offset * itemsize, view.size * itemsize)
+    return bytes(part.copy_out())
 
 
-def _bindings(nodes: Iterable[UOp]) -> dict[UOp, list[Scalar]]:
-    found: dict[UOp, list[Scalar]] = {}
+def _without_binds(node: UOp) -> tuple[UOp, dict[str, int]]:
+    """The node with the values of bound variables in place of them."""
+    values: dict[UOp, UOp] = {}
+    for part in UOp.sink(node).toposort():
+        for size in sizes_of(part):
+            for inner in size.toposort():
+                if inner.op is Op.BIND:
+                    values[inner] = inner.src[1]
+    return (substitute(node, values) if values else node), {}
+
+
+# ---- what a graph needs ----
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A graph in the form that schedules are kept by, and what was taken out of it."""
+
+    sink: UOp
+    buffers: list[UOp]
+    values: dict[str, int]
+    binds: dict[UOp, UOp]
+    writes: list[UOp]
+
+
+def prepare(nodes: Sequence[UOp]) -> Prepared:
+    """Computed nodes and memory become PARAMs in order, bound variables become VARIABLEs."""
+    buffers: dict[UOp, UOp] = {}
+    mapping: dict[UOp, UOp] = {}
+    values: dict[str, int] = {}
+    binds: dict[UOp, UOp] = {}
+    writes: list[UOp] = []
     seen: set[UOp] = set()
-    stack = list(nodes)
+    stack = list(reversed(nodes))
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
+        if node.op is Op.BIND:
+            _note_bind(node, values, binds, mapping)
+            continue
         known = _realized.get(node)
         if known is not None:
-            found[node] = evaluate_all([known], _bindings([known]))[0]
-        elif node.op is Op.BUFFER:
-            if node not in _memory:
-                raise ArgumentError(
-                    "realize: the tensor reads memory that was overwritten since. Realize it "
-                    "before the write."
-                )
-            found[node] = _memory[node]
-        else:
-            stack.extend(node.src)
+            mapping[node] = known
+            _note_buffer(_base(known), buffers)
+            stack.extend(size for step in known.toposort() for size in sizes_of(step))
+            continue
+        if node.op is Op.BUFFER:
+            _note_buffer(node, buffers)
+            continue
+        if node.op is Op.AFTER:
+            writes.append(node)
+        stack.extend(sizes_of(node))
+        stack.extend(reversed(node.src))
+    leaves = {**buffers, **mapping}
+    plain = {node: other for node, other in mapping.items() if node.op is Op.BIND}
+    inner = {**buffers, **plain}
+    for node, known in mapping.items():
+        if node.op is not Op.BIND:
+            leaves[node] = substitute(known, inner)
+    sink = substitute(UOp.sink(*nodes), leaves)
+    return Prepared(sink, list(buffers), values, binds, writes)
+
+
+def _note_bind(
+    node: UOp, values: dict[str, int], binds: dict[UOp, UOp], mapping: dict[UOp, UOp]
+) -> None:
+    variable, value = node.unbind()
+    name = variable.arg.name
+    if values.setdefault(name, value) != value:
+        raise ArgumentError(
+            f"Variable({name!r}) is bound to {values[name]} and to {value} in one computation. "
+            "Use two names, or realize the first part before."
+        )
+    binds[variable] = node
+    mapping[node] = variable
+
+
+def _note_buffer(node: UOp, buffers: dict[UOp, UOp]) -> None:
+    if node in _stale or node not in _memory:
+        raise ArgumentError(
+            "realize: the tensor reads memory that was overwritten since. Realize it before the "
+            "write."
+        )
+    if node not in buffers:
+        arg = ParamArg(len(buffers), node.arg.size, node.arg.device)
+        buffers[node] = UOp(Op.PARAM, node.dtype, (), arg)
+
+
+def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
+    """The BUFFER nodes that realizing `nodes` writes to."""
+    found: set[UOp] = set()
+    seen: set[UOp] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in _realized:
+            continue
+        seen.add(node)
+        if node.op is Op.AFTER:
+            storage = node
+            while storage.op is Op.AFTER or storage.op in MOVEMENT:
+                storage = storage.src[0]
+            known = _realized.get(storage)
+            storage = storage if known is None else _base(known)
+            if storage.op is Op.BUFFER:
+                found.add(storage)
+        stack.extend(node.src)
     return found
 
 
-def _writes(nodes: Iterable[UOp]) -> list[UOp]:
-    """The last AFTER of each storage below `nodes`."""
-    found: dict[UOp, None] = {}
-    inner: set[UOp] = set()
-    for node in UOp.sink(*nodes).toposort():
-        if node.op is Op.AFTER and node not in _realized:
-            found[node] = None
-            inner.add(node.src[0])
-    return [node for node in found if node not in inner]
+def schedule(nodes: Sequence[UOp]) -> Schedule:
+    """The kernels that realizing `nodes` would run."""
+    wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
+    return _schedule(prepare(wanted)) if wanted else Schedule((), (), 0, (), frozenset())
 
 
-def _storage(node: UOp) -> UOp:
-    while node.op is Op.AFTER:
-        node = node.src[0]
-    return node
+def _schedule(prepared: Prepared) -> Schedule:
+    key = (prepared.sink, default_device())
+    found = _schedules.get(key)
+    if found is None:
+        found = pipeline.schedule(*key)
+        while len(_schedules) >= SCHEDULES_KEPT:
+            del _schedules[next(iter(_schedules))]
+        _schedules[key] = found
+    return found
 
 
-def _unpack(data: bytes, size: int, dtype: DType) -> list[Scalar]:
-    if dtype is dtypes.bfloat16:
-        words = struct.unpack(f"<{size}H", data)
-        return list(struct.unpack(f"<{size}f", struct.pack(f"<{size}I", *[w << 16 for w in words])))
-    return list(struct.unpack(f"<{size}{dtype.code}", data))
+# ---- running ----
 
 
-def _pack(values: Sequence[Scalar], dtype: DType) -> bytes:
-    if dtype is dtypes.bfloat16:
-        return struct.pack(f"<{len(values)}H", *[bfloat16_bits(float(value)) for value in values])
-    return struct.pack(f"<{len(values)}{dtype.code}", *values)
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch with its memory and its variables."""
+
+    runner: Runner
+    buffers: tuple[Buffer, ...]
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A copy between devices."""
+
+    target: Buffer
+    source: Buffer
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps what is run, in order, so that it can be run again."""
+
+    steps: list[Launch | Transfer] = field(default_factory=list)
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Hand all launches inside the block to `recorder` too."""
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def realize(nodes: Sequence[UOp]) -> None:
+    """Compute `nodes`; readers of overwritten memory see its old contents."""
+    wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
+    if not wanted:
+        return
+    prepared = prepare(wanted)
+    plan = _schedule(prepared)
+    buffers = _allocate(plan, [_memory[node] for node in prepared.buffers])
+    run(plan, buffers, prepared.values)
+    _settle(wanted, prepared, plan, buffers)
+
+
+def _allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
+    arena: dict[int, Buffer] = {}
+    sizes: dict[int, int] = {}
+    for slot in plan.slots:
+        if slot.arena is not None:
+            sizes[slot.arena] = max(sizes.get(slot.arena, 0), slot.nbytes)
+    buffers = list(given)
+    for slot in plan.slots[plan.given :]:
+        if slot.arena is None:
+            buffers.append(Buffer(slot.device, slot.nbytes))
+            continue
+        block = arena.get(slot.arena)
+        if block is None:
+            block = arena[slot.arena] = Buffer(slot.device, sizes[slot.arena])
+        buffers.append(block if block.nbytes == slot.nbytes else block.view(0, slot.nbytes))
+    return buffers
+
+
+def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> None:
+    """Launch all calls of a schedule."""
+    wanted: dict[str, list[UOp]] = {}
+    for call in plan.calls:
+        if isinstance(call, KernelCall):
+            wanted.setdefault(plan.slots[call.slots[0]].device, []).append(call.kernel)
+    loaded = {name: programs.runners(kernels, name) for name, kernels in wanted.items()}
+    recorder = _recorder.get()
+    for call in plan.calls:
+        step = _step(call, plan, buffers, values, loaded)
+        if recorder is not None:
+            recorder.steps.append(step)
+        execute(step)
+
+
+def _step(
+    call: KernelCall | CopyCall,
+    plan: Schedule,
+    buffers: Sequence[Buffer],
+    values: dict[str, int],
+    loaded: dict[str, dict[UOp, Runner]],
+) -> Launch | Transfer:
+    if isinstance(call, CopyCall):
+        return Transfer(buffers[call.target], buffers[call.source])
+    runner = loaded[plan.slots[call.slots[0]].device][call.kernel]
+    given = tuple(values[name] for name in runner.program.variables)
+    return Launch(runner, tuple(buffers[slot] for slot in call.slots), given)
+
+
+def execute(step: Launch | Transfer) -> None:
+    """Run one launch or copy and count it."""
+    if isinstance(step, Transfer):
+        step.target.copy_from(step.source)
+        return
+    program = step.runner.program
+    addresses = [buffer.address for buffer in step.buffers]
+    GlobalCounters.kernel_count += 1
+    GlobalCounters.global_ops += program.estimates.operations
+    GlobalCounters.global_mem += program.estimates.nbytes
+    if not trace.wants("kernel"):
+        step.runner.launcher(addresses, step.values, 0, program.thread_size)
+        return
+    driver = step.buffers[0].driver
+    start = time.perf_counter()
+    step.runner.launcher(addresses, step.values, 0, program.thread_size)
+    driver.synchronize()
+    seconds = time.perf_counter() - start
+    GlobalCounters.time_sum_s += seconds
+    trace.send(
+        trace.Event(
+            "kernel",
+            program.name,
+            "",
+            start,
+            seconds,
+            {
+                "number": GlobalCounters.kernel_count,
+                "operations": program.estimates.operations,
+                "bytes": program.estimates.nbytes,
+                "memory": GlobalCounters.mem_used,
+            },
+        )
+    )
+
+
+def _settle(
+    wanted: Sequence[UOp], prepared: Prepared, plan: Schedule, buffers: Sequence[Buffer]
+) -> None:
+    """Note where the values are; written memory gets a node of its own, the old one is stale."""
+    leaves: dict[int, UOp] = {}
+
+    def leaf(slot: int) -> UOp:
+        if slot not in leaves:
+            if slot < plan.given and slot not in plan.written:
+                leaves[slot] = prepared.buffers[slot]
+            else:
+                info = plan.slots[slot]
+                leaves[slot] = adopt(buffers[slot], info.size, info.dtype)
+        return leaves[slot]
+
+    for node, result in zip(wanted, plan.results, strict=True):
+        # What a view is of has the memory: other views of it are then known too.
+        while node.op in KEPT_VIEWS or node.op is Op.DETACH:
+            result = result if node.op is Op.DETACH else result.src[0]
+            node = node.src[0]
+        param = _base(result)
+        _realized[node] = substitute(result, {param: leaf(param.arg.slot), **prepared.binds})
+    inner = {write.src[0] for write in prepared.writes}
+    for write in prepared.writes:
+        if write in inner or write in _realized:
+            continue
+        storage = write
+        while storage.op is Op.AFTER:
+            storage = storage.src[0]
+        if storage in prepared.buffers:
+            _realized[write] = leaf(prepared.buffers.index(storage))
+    for slot in plan.written:
+        _stale.add(prepared.buffers[slot])
+        _memory.pop(prepared.buffers[slot], None)

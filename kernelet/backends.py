@@ -1,0 +1,84 @@
+"""The devices: one row each says how its code is written and which driver runs it.
+
+In:  a device's name.
+Out: its renderer and its driver.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+
+from kernelet.base import config
+from kernelet.base.errors import DeviceError
+from kernelet.render.renderer import Render
+from kernelet.runtime import device
+from kernelet.runtime.device import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A language and a driver, loaded when first used."""
+
+    kind: str
+    language: str
+    driver_module: str
+    driver_class: str
+
+    def render(self) -> Render:
+        """The function that writes the source of a linear program."""
+        found: Render = importlib.import_module(f"kernelet.render.{self.language}").render
+        return found
+
+    def make_driver(self, name: str) -> Driver:
+        """A driver for one device of this kind."""
+        module = importlib.import_module(f"kernelet.runtime.{self.driver_module}")
+        made: Driver = getattr(module, self.driver_class)(name)
+        return made
+
+
+BACKENDS = {
+    row.kind: row
+    for row in (
+        Backend("CPU", "c", "cpu", "CpuDriver"),
+        Backend("LLVM", "llvm", "llvm", "LlvmDriver"),
+        Backend("PYTHON", "python", "python", "PythonDriver"),
+        Backend("NULL", "c", "null", "NullDriver"),
+    )
+}
+for _row in BACKENDS.values():
+    device.register(_row.kind, _row.make_driver)
+
+
+def kind_of(name: str) -> str:
+    """The kind of a device: "CPU" for "CPU:1"."""
+    return name.partition(":")[0]
+
+
+@cache
+def renderer(kind: str) -> Render:
+    """The renderer of a kind of device."""
+    return BACKENDS[kind].render()
+
+
+def default_device() -> str:
+    """The device that the settings name, else LLVM where llvmlite is installed, else CPU."""
+    wanted = config.current().device
+    if wanted:
+        return device.canonical(wanted)
+    return _best_device()
+
+
+@cache
+def _best_device() -> str:
+    if importlib.util.find_spec("llvmlite") is not None:
+        return "LLVM"
+    problem = device.driver("CPU").problem()
+    if not problem:
+        return "CPU"
+    raise DeviceError(
+        f"the default device: llvmlite is not installed, and {problem} "
+        "Install llvmlite (pip install llvmlite), or clang or gcc; DEV=PYTHON works without."
+    )

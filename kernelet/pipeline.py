@@ -1,0 +1,168 @@
+"""The whole compiler on one page: every pass, in order, as data.
+
+In:  a SINK over a tensor-level graph; then each kernel of its Schedule and the Target.
+Out: the Schedule; then each kernel as a linear program.
+
+`python -m kernelet.pipeline` prints the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelet.base import config, trace
+from kernelet.base.dtype import dtypes
+from kernelet.base.program import Estimates
+from kernelet.base.target import Target
+from kernelet.graph.infer import max_dim
+from kernelet.graph.ops import ELEMENTWISE, Op
+from kernelet.graph.show import show
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.boundaries import choose_boundaries
+from kernelet.kernelize.normalize import normalize
+from kernelet.kernelize.overlap import separate_overlaps
+from kernelet.kernelize.passes import cut_into_kernels
+from kernelet.kernelize.schedule import Schedule
+from kernelet.lower.decompose import decompose
+from kernelet.lower.dtypes import widen_narrow_floats
+from kernelet.lower.expand import expand_tiles
+from kernelet.lower.heuristics import plan_kernel
+from kernelet.lower.linearize import linearize
+from kernelet.lower.memory import scratch_to_registers
+from kernelet.lower.nest import write_nest
+from kernelet.lower.transforms import Plan
+
+
+class Spec:
+    name = 'none'
+
+
+KERNEL = LOOPS = PROGRAM = TENSOR = Spec()
+
+
+def verify(graph, spec, name):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One named step from graph to graph, and the spec of what it leaves."""
+
+    name: str
+    run: Callable[[UOp, Target], UOp]
+    leaves: Spec
+
+
+def _for_all(run: Callable[[UOp], UOp]) -> Callable[[UOp, Target], UOp]:
+    """A step that is the same for every target."""
+    return lambda graph, target: run(graph)
+
+
+KERNELIZE = (
+    Pass("normalize", _for_all(normalize), TENSOR),
+    Pass("choose boundaries", _for_all(choose_boundaries), TENSOR),
+    Pass("separate overlaps", _for_all(separate_overlaps), TENSOR),
+)
+LOWER = (
+    Pass("widen narrow floats", widen_narrow_floats, LOOPS),
+    Pass("expand tiles", _for_all(expand_tiles), LOOPS),
+    Pass("decompose", decompose, LOOPS),
+    Pass("scratch to registers", _for_all(scratch_to_registers), LOOPS),
+)
+ANY = Target("ANY")
+
+
+def run_passes(graph: UOp, passes: Sequence[Pass], target: Target = ANY) -> UOp:
+    """The graph after all passes; each result is checked when VERIFY is on."""
+    checked = config.current().verify
+    for step in passes:
+        graph = step.run(graph, target)
+        if checked:
+            verify(graph, step.leaves, step.name)
+        if trace.wants("graph"):
+            trace.emit("graph", step.name, show(graph))
+    return graph
+
+
+def schedule(sink: UOp, device: str) -> Schedule:
+    """Kernels in order; `device` is for values made of constants alone."""
+    if config.current().verify:
+        verify(sink, TENSOR, "the frontend")
+    found = cut_into_kernels(run_passes(sink, KERNELIZE), device)
+    if config.current().verify:
+        for kernel in found.kernels:
+            verify(kernel, KERNEL, "cut into kernels")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """One kernel as a linear program, with what a launch needs to know."""
+
+    program: tuple[UOp, ...]
+    plan: Plan
+    estimates: Estimates
+
+    @property
+    def thread_size(self) -> int:
+        """The greatest extent of the thread loop; 0 where there is none."""
+        for node in self.program:
+            if node.op is Op.RANGE and node.arg.kind == "thread":
+                return max_dim(node.src[0]) if node.src[0].op is not Op.CONST else node.src[0].arg
+        return 0
+
+    @property
+    def slots(self) -> int:
+        """The number of memory arguments."""
+        return 1 + max((n.arg.slot for n in self.program if n.op is Op.PARAM), default=-1)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the integer arguments."""
+        return tuple(node.arg.name for node in self.program if node.op is Op.VARIABLE)
+
+
+def lower(kernel: UOp, target: Target, plan: Plan | None = None) -> Lowered:
+    """A kernel as a linear program; the heuristics choose the plan unless one is given."""
+    if plan is None:
+        plan = plan_kernel(kernel, target)
+    block = write_nest(kernel, plan)
+    if config.current().verify:
+        verify(block, LOOPS, "write loops")
+    block = run_passes(block, LOWER, target)
+    program = tuple(linearize(block))
+    if config.current().verify:
+        verify(program, PROGRAM, "linearize")
+    return Lowered(program, plan, estimate(program))
+
+
+def estimate(program: Sequence[UOp]) -> Estimates:
+    """Arithmetic operations of one launch, and the bytes of all memory arguments."""
+    operations, nbytes = 0, 0
+    trips = [1]
+    for node in program:
+        if node.op is Op.RANGE:
+            trips.append(trips[-1] * max(int(node.bounds.max) + 1, 1))
+        elif node.op is Op.END:
+            trips.pop()
+        elif node.op is Op.PARAM:
+            nbytes += node.arg.size * node.dtype.itemsize
+        elif node.op in ELEMENTWISE and node.dtype.scalar is not dtypes.index:
+            operations += trips[-1] * node.dtype.lanes * (2 if node.op is Op.MULACC else 1)
+    return Estimates(operations, nbytes)
+
+
+def table() -> str:
+    """The passes as text: stage, name, what the result is checked against."""
+    rows = [("kernelize", step.name, step.leaves.name) for step in KERNELIZE]
+    rows += [("kernelize", "cut into kernels", KERNEL.name), ("lower", "write loops", LOOPS.name)]
+    rows += [("lower", step.name, step.leaves.name) for step in LOWER]
+    rows.append(("lower", "linearize", PROGRAM.name))
+    return "\n".join(f"{stage:10} {name:24} {leaves}" for stage, name, leaves in rows)
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(table() + "\n")

@@ -1,0 +1,165 @@
+"""From kernels to loaded programs: lowered, rendered and compiled once, and kept on disk.
+
+In:  kernels and a device.
+Out: `Runner`s, ready to be launched.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+
+from kernelet import backends, pipeline
+from kernelet.base import cache as disk
+from kernelet.base import config, trace
+from kernelet.base.program import Program
+from kernelet.graph.infer import max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.show import show
+from kernelet.graph.uop import UOp
+from kernelet.runtime import device
+from kernelet.runtime.device import Driver, Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A program that is loaded on a device."""
+
+    program: Program
+    launcher: Launcher
+
+
+_runners: dict[tuple[UOp, str], Runner] = {}
+
+
+def kernel_name(kernel: UOp) -> str:
+    """What DEBUG lines and the source call a kernel: its kind and sizes.
+
+    r_512_10_784: a reduction of 784 elements for each of 512 x 10 results; e_...: elementwise.
+    """
+    value = kernel.src[0].src[1]
+    sizes = [max_dim(dim) for dim in value.shape if dim != 1]
+    reduced = [
+        max_dim(node.src[0].shape[axis])
+        for node in kernel.toposort()
+        if node.op is Op.REDUCE
+        for axis in node.arg.axes
+    ]
+    parts = ["r" if reduced else "e", *(str(size) for size in [*sizes, *reduced[:4]])]
+    return "_".join(parts)
+
+
+def kernel_key(kernel: UOp) -> str:
+    """A digest of a kernel: equal for equal kernels, in every process."""
+    numbers: dict[UOp, int] = {}
+    digest = sha256()
+    for node in kernel.toposort():
+        numbers[node] = len(numbers)
+        sources = [numbers[source] for source in node.src]
+        digest.update(f"{node.op.name} {node.dtype} {sources} {_text(node.arg)};".encode())
+    return digest.hexdigest()
+
+
+def _text(arg: object) -> str:
+    if isinstance(arg, tuple):
+        return f"({','.join(map(_text, arg))})"
+    return kernel_key(arg) if isinstance(arg, UOp) else repr(arg)
+
+
+@cache
+def _source_stamp() -> str:
+    """A digest of this package's files, so that no program outlives the compiler that made it."""
+    digest = sha256()
+    root = os.path.dirname(__file__)
+    for folder in ("base", "graph", "lower", "render", "runtime", "."):
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.endswith(".py"):
+                    state = entry.stat()
+                    digest.update(f"{folder}/{entry.name} {state.st_mtime_ns};".encode())
+    return digest.hexdigest()
+
+
+def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
+    """A loaded program for each kernel on device `name`; new ones are compiled side by side."""
+    found: dict[UOp, Runner] = {}
+    missing: list[UOp] = []
+    for kernel in dict.fromkeys(kernels):
+        runner = _runners.get((kernel, name))
+        if runner is None:
+            missing.append(kernel)
+        else:
+            found[kernel] = runner
+    if missing:
+        driver = device.driver(name)
+        for kernel, program in zip(missing, _programs(missing, name, driver), strict=True):
+            launcher = driver.load(
+                program.binary, program.name, program.slots, len(program.variables)
+            )
+            found[kernel] = _runners[kernel, name] = Runner(program, launcher)
+    return found
+
+
+def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
+    kind = backends.kind_of(name)
+    settings = config.code_key(config.current())
+    stamp = (_source_stamp(), kind, driver.target, settings, driver.compiler_key())
+    keys = [disk.key_of(*stamp, kernel_key(kernel)) for kernel in kernels]
+    programs: dict[int, Program] = {}
+    for number, key in enumerate(keys):
+        data = disk.get("programs", key)
+        if data is not None:
+            programs[number] = pickle.loads(data)
+    missing = [number for number in range(len(kernels)) if number not in programs]
+    with trace.Progress("compile", len(missing), "kernels") as progress:
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
+            # Compilers are other processes, so lowering goes on while they work.
+            jobs = []
+            for number in missing:
+                source = _source(kernels[number], kind, driver)
+                jobs.append(workers.submit(_compiled, driver, source))
+            for number, job in zip(missing, jobs, strict=True):
+                programs[number] = job.result()
+                disk.put("programs", keys[number], pickle.dumps(programs[number]))
+                progress.advance()
+    for program in programs.values():
+        trace.emit("source", program.name, program.source)
+    return [programs[number] for number in range(len(kernels))]
+
+
+def _source(kernel: UOp, kind: str, driver: Driver) -> Program:
+    """A program that is not compiled yet."""
+    name = kernel_name(kernel)
+    lowered = pipeline.lower(kernel, driver.target)
+    if trace.wants("transform"):
+        trace.emit("transform", name, str(lowered.plan))
+    if trace.wants("linear"):
+        trace.emit("linear", name, "\n".join(show(node) for node in lowered.program[-1:]))
+    source = backends.renderer(kind)(lowered.program, name)
+    return Program(
+        name,
+        source,
+        b"",
+        lowered.slots,
+        lowered.variables,
+        lowered.thread_size,
+        lowered.estimates,
+    )
+
+
+def _compiled(driver: Driver, program: Program) -> Program:
+    binary = driver.compile(program.source, program.name)
+    return Program(
+        program.name,
+        program.source,
+        binary,
+        program.slots,
+        program.variables,
+        program.thread_size,
+        program.estimates,
+    )
