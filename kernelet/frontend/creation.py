@@ -13,8 +13,8 @@ from typing import Self
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.elementwise import Elementwise
-from kernelet.frontend.movement import flat_shape
 from kernelet.frontend.primitives import DTypeLike, as_dtype, scalar_dtype, show_shape
+from kernelet.frontend.shaping import flat_shape
 from kernelet.graph.infer import Dim, Shape
 
 

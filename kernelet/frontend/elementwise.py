@@ -496,7 +496,7 @@ class Elementwise(Primitives):
 
 
 def _kind_of(value: object) -> DType:
-    return scalar_dtype(value) if is_scalar(value) else dtypes.default_float  # type: ignore[arg-type]
+    return scalar_dtype(value) if is_scalar(value) else dtypes.default_float
 
 
 def _comparable(dtype: DType, other: object) -> DType | None:

@@ -55,9 +55,8 @@ def _on_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     for node in order:
         if not node.dtype.is_float:
             continue
-        if node in targets:
-            found.add(node)
-        elif node.op is not Op.DETACH and any(source in found for source in node.src):
+        passes = node.op is not Op.DETACH and any(source in found for source in node.src)
+        if passes or node in targets:
             found.add(node)
     return found
 

@@ -125,7 +125,7 @@ def nest(values: Sequence[Scalar], shape: Sequence[int]) -> Nested:
     return level
 
 
-def from_array(array: np.ndarray, dtype: DType | None) -> HostData:  # type: ignore[type-arg]
+def from_array(array: np.ndarray, dtype: DType | None) -> HostData:
     """A numpy array; its own type unless another is given."""
     name = array.dtype.name
     if dtype is not None and dtype.code is not None and dtype.name != name:
@@ -141,7 +141,7 @@ def from_array(array: np.ndarray, dtype: DType | None) -> HostData:  # type: ign
     return HostData(little.tobytes(), tuple(array.shape), found)
 
 
-def to_array(data: bytes, shape: Sequence[int], dtype: DType) -> np.ndarray:  # type: ignore[type-arg]
+def to_array(data: bytes, shape: Sequence[int], dtype: DType) -> np.ndarray:
     """A numpy array of its own memory; bfloat16 becomes float32."""
     try:
         import numpy as np  # noqa: PLC0415 - numpy is optional

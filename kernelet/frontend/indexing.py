@@ -69,7 +69,7 @@ class Indexing(Movement):
                 continue
             axis = len(spans)
             if isinstance(item, Primitives):
-                picks.append((len(shape), item))
+                picks.append((len(shape), self._operand(item)))
                 spans.append(_Span(0, self.shape[axis]))
             elif isinstance(item, slice):
                 spans.append(self._span(item, axis))
@@ -145,12 +145,11 @@ class Indexing(Movement):
             raise IndexingError("slice: the step is 0. Use a positive or negative step.")
         parts = (item.start, item.stop)
         if isinstance(size, int) and not any(isinstance(part, UOp) for part in parts):
-            begin, end, _ = slice(*[_plain(part) for part in parts], step).indices(size)
-            count = len(range(begin, end, step))
-            if count == 0:
+            chosen = range(size)[_plain(item.start) : _plain(item.stop) : step]
+            if not chosen:
                 return _Span(0, 0)
-            last = begin + (count - 1) * step
-            return _Span(min(begin, last), max(begin, last) + 1, step)
+            low, high = sorted((chosen[0], chosen[-1]))
+            return _Span(low, high + 1, step)
         if step != 1:
             raise IndexingError(
                 f"slice: step {step} on axis {axis}, whose size or ends are bound variables. "
@@ -194,7 +193,7 @@ class Indexing(Movement):
         if isinstance(size, int):
             shifted = (counted < 0).where(counted + size, counted)
         else:
-            shifted = (counted < 0).where(counted + self._operand(size), counted)  # type: ignore[arg-type]
+            shifted = (counted < 0).where(counted + self._operand(size), counted)
         return inside.where(shifted, -1).cast(dtypes.default_int)
 
     def _flat_picks(self, picks: list[tuple[int, Self]]) -> tuple[Self, Self, bool]:
@@ -211,7 +210,7 @@ class Indexing(Movement):
             if flat is None:
                 flat = place
             else:
-                flat = flat * self._operand(self.shape[axis]) + place  # type: ignore[arg-type]
+                flat = flat * self._operand(self.shape[axis]) + place
         assert flat is not None
         assert outside is not None
         if len(picks) > 1:
@@ -358,7 +357,7 @@ class Indexing(Movement):
             raise ArgumentError(
                 f'scatter: reduce={reduce!r} is not known. Use None, "add" or "multiply".'
             )
-        source = index._full(src, index.shape, self.dtype) if is_scalar(src) else src  # type: ignore[arg-type]
+        source = index._full(src, index.shape, self.dtype) if is_scalar(src) else src
         if reduce is not None:
             mode: ReduceMode = "sum" if reduce == "add" else "prod"
             return self.scatter_reduce(dim, index, source, mode)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypeGuard
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
@@ -35,7 +35,7 @@ def as_dtype(dtype: DTypeLike) -> DType:
     return found
 
 
-def is_scalar(value: object) -> bool:
+def is_scalar(value: object) -> TypeGuard[Scalar]:
     """Whether `value` is a plain Python number."""
     return isinstance(value, bool | int | float)
 
@@ -156,7 +156,7 @@ class Primitives(ABC):
         """The number of axes."""
         return len(self.uop.shape)
 
-    def axis(self, axis: int, extra: int = 0) -> int:
+    def axis(self, axis: object, extra: int = 0) -> int:
         """`axis` counted from the front; IndexingError when there is no such axis.
 
         `extra` axes are about to be added.
@@ -280,16 +280,17 @@ class Primitives(ABC):
 
     # ---- broadcasting and promotion ----
 
-    def _operand(self, value: Self | Scalar, dtype: DType | None = None) -> Self:
+    def _operand(self, value: object, dtype: DType | None = None) -> Self:
         """A tensor as it is, a number as a constant of shape () that fits this tensor's type."""
         if isinstance(value, Primitives):
-            return value
+            return value  # type: ignore[return-value]
         if isinstance(value, UOp):
             return self._wrap(value.cast(dtypes.default_int))
         if hasattr(value, "__array__"):
-            if getattr(value, "shape", None) != ():
+            # A numpy number is no more than a Python number: it does not promote.
+            if getattr(value, "shape", None) != () or not hasattr(value, "item"):
                 return self._from_data(value)
-            value = value.item()  # a numpy number is no more than a Python number
+            value = value.item()
         if not is_scalar(value):
             raise ArgumentError(
                 f"an operand of type {type(value).__name__}: only tensors, numbers and numpy "

@@ -324,7 +324,7 @@ class Random(Indexing, Creation, Functions):
         if replacement or num_samples == 1:
             found = keys._first_greatest()
         else:
-            found = self._greatest(keys._reshape((rows, classes)), num_samples)
+            found = keys._reshape((rows, classes))._greatest(num_samples)
         return found._reshape((*self.shape[:-1], num_samples))
 
     def _first_greatest(self) -> Self:
@@ -332,19 +332,18 @@ class Random(Indexing, Creation, Functions):
         last = self.ndim - 1
         peak = self._reduce(Op.MAX, (last,))._broadcast_to(self.shape)
         size = self.shape[last]
-        countdown = self._operand(size) - self._arange(size)  # type: ignore[arg-type]
+        countdown = self._operand(size) - self._arange(size)
         found = self.eq(peak).where(countdown, 0)._reduce(Op.MAX, (last,))
-        return (self._operand(size) - found)._reshape(self.shape[:-1])  # type: ignore[arg-type]
+        return (self._operand(size) - found)._reshape(self.shape[:-1])
 
-    @staticmethod
-    def _greatest(keys: Random, count: int) -> Random:
+    def _greatest(self, count: int) -> Self:
         """The indices of the `count` greatest along the last axis of a matrix."""
-        rows, classes = keys.shape
-        at = keys._arange(classes)
-        row, column = keys.unsqueeze(1), keys.unsqueeze(2)
+        rows, classes = self.shape
+        at = self._arange(classes)
+        row, column = self.unsqueeze(1), self.unsqueeze(2)
         before = (row > column) | (row.eq(column) & (at < at._reshape((classes, 1))))
         ranks = before.cast(dtypes.default_int)._reduce(Op.ADD, (2,))  # (rows, classes, 1)
-        hits = ranks.eq(keys._arange(count))  # (rows, classes, count)
+        hits = ranks.eq(self._arange(count))  # (rows, classes, count)
         chosen = hits.where(at._reshape((classes, 1)), 0)._reduce(Op.ADD, (1,))
         return chosen._reshape((rows, count))
 

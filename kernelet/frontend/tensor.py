@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import weakref
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Self, final
 from kernelet import engine
 from kernelet.base import config
 from kernelet.base.config import Context
-from kernelet.base.dtype import DType, Scalar, dtypes
-from kernelet.base.errors import ArgumentError, DeviceError, GradientError, ShapeError
+from kernelet.base.dtype import DType, Scalar
+from kernelet.base.errors import ArgumentError, GradientError, ShapeError
 from kernelet.frontend import host, live
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
 from kernelet.frontend.gradient import gradients
 from kernelet.frontend.interpolation import Interpolation
+from kernelet.frontend.leaves import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.primitives import (
@@ -36,11 +38,9 @@ from kernelet.frontend.primitives import (
     show_shape,
 )
 from kernelet.frontend.sorting import Sorting
-from kernelet.graph.division import index_of
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ _gradients_on: ContextVar[bool] = ContextVar("gradients_on", default=True)
 _leaf_numbers = itertools.count()
 
 
-class no_grad(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's name
+class no_grad(contextlib.ContextDecorator):
     """Results made inside are cut off from gradients."""
 
     def __enter__(self) -> None:
@@ -120,7 +120,7 @@ class Tensor(
         requires_grad: bool | None = None,
     ) -> None:
         wanted = None if dtype is None else as_dtype(dtype)
-        self._start(_node_of(data, device, wanted), requires_grad)
+        self._start(node_of(data, device, wanted), requires_grad)
         self.is_leaf = True
 
     def _start(self, uop: UOp, required: bool | None = None) -> None:
@@ -147,7 +147,7 @@ class Tensor(
     @classmethod
     def _create(cls, uop: UOp, device: str | None, requires_grad: bool | None) -> Self:
         if device is not None and uop.device is None and device != engine.default_device():
-            uop = UOp(Op.COPY, uop.dtype, (uop,), _device_name(device))
+            uop = UOp(Op.COPY, uop.dtype, (uop,), device_name(device))
         if uop.dtype.is_float:
             # Equal constants are one node: a number keeps the gradients of two leaves apart.
             uop = UOp(Op.DETACH, uop.dtype, (uop,), next(_leaf_numbers))
@@ -210,7 +210,7 @@ class Tensor(
     def __len__(self) -> int:
         if not self.ndim:
             raise ShapeError("len: a tensor of shape () has no length. Use item() for its value.")
-        return _known(self.shape)[0]
+        return known_shape(self.shape)[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.ndim:
@@ -228,7 +228,7 @@ class Tensor(
 
     def kernelize(self, *others: Tensor) -> Self:
         """Schedule the kernels of this tensor (and the others) without running them."""
-        engine.schedule([each.uop for each in (self, *others)])
+        engine.schedule([self.uop, *[other.uop for other in others]])
         return self
 
     def _bytes(self) -> bytes:
@@ -239,11 +239,11 @@ class Tensor(
 
     def tolist(self) -> host.Nested:
         """The values as nested Python lists; a number for shape ()."""
-        return host.nest(host.unpack(self._bytes(), self.dtype), _known(self.shape))
+        return host.nest(host.unpack(self._bytes(), self.dtype), known_shape(self.shape))
 
-    def numpy(self) -> np.ndarray:  # type: ignore[type-arg]
+    def numpy(self) -> np.ndarray:
         """The values as a numpy array of its own memory; bfloat16 becomes float32."""
-        return host.to_array(self._bytes(), _known(self.shape), self.dtype)
+        return host.to_array(self._bytes(), known_shape(self.shape), self.dtype)
 
     def data(self) -> memoryview:
         """The bytes of the values, read-only."""
@@ -251,7 +251,7 @@ class Tensor(
 
     def item(self) -> Scalar:
         """The one value as a Python number."""
-        if product(_known(self.shape)) != 1:
+        if product(known_shape(self.shape)) != 1:
             raise ShapeError(
                 f"item: the tensor has shape {show_shape(self.shape)}. Only one element can become "
                 "a number; index the tensor or use tolist()."
@@ -273,9 +273,9 @@ class Tensor(
             raise ArgumentError(f"index: {self.dtype.name} is no index. Cast to an integer type.")
         return int(value)
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:  # type: ignore[type-arg]
+    def __array__(self, dtype: str | None = None, copy: bool | None = None) -> np.ndarray:
         found = self.numpy()
-        return found if dtype is None else found.astype(dtype)  # type: ignore[call-overload,no-any-return]
+        return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
         shape = show_shape(self.shape)
@@ -286,14 +286,14 @@ class Tensor(
         return f"Tensor({self.tolist()}, dtype={self.dtype!r}, device={self.device!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        parts = (self._bytes(), _known(self.shape), self.dtype, self.required)
+        parts = (self._bytes(), known_shape(self.shape), self.dtype, self.required)
         return _rebuild, parts
 
     # ---- devices and types ----
 
     def to(self, device: str | Sequence[str] | None) -> Self:
         """The same values on another device."""
-        name = _device_name(device)
+        name = device_name(device)
         if name == self.device:
             return self
         return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
@@ -362,8 +362,8 @@ class Tensor(
 
     def _stored(self) -> tuple[UOp, list[UOp]]:
         """This lazy value in memory that nothing else names, and the movements above it."""
-        shape = _known(self.shape)
-        size = int(product(shape))
+        shape = known_shape(self.shape)
+        size = math.prod(shape)
         buffer = engine.new_buffer(None, size, self.dtype, self.device)
         flat = UOp(Op.RESHAPE, self.dtype, (self.uop,), (size,))
         fill = UOp(Op.ASSIGN, self.dtype, (buffer, flat))
@@ -386,20 +386,20 @@ class Tensor(
         else:
             self._write(self._replaced(part, filled))
 
-    def _in_place(self, result: Tensor) -> Self:
+    def _in_place(self, result: Tensor) -> Tensor:
         self._write(self._as_value(result, "in-place operator"))
         return self
 
-    def __iadd__(self, other: Tensor | Scalar) -> Self:
+    def __iadd__(self, other: Tensor | Scalar) -> Tensor:
         return self._in_place(self + other)
 
-    def __isub__(self, other: Tensor | Scalar) -> Self:
+    def __isub__(self, other: Tensor | Scalar) -> Tensor:
         return self._in_place(self - other)
 
-    def __imul__(self, other: Tensor | Scalar) -> Self:
+    def __imul__(self, other: Tensor | Scalar) -> Tensor:
         return self._in_place(self * other)
 
-    def __itruediv__(self, other: Tensor | Scalar) -> Self:
+    def __itruediv__(self, other: Tensor | Scalar) -> Tensor:
         return self._in_place(self / other)
 
     # ---- gradients ----
@@ -521,65 +521,8 @@ def _as_tensor(value: object) -> Tensor:
 def _rebuild(
     data: bytes, shape: tuple[int, ...], dtype: DType, requires_grad: bool | None
 ) -> Tensor:
-    node = _stored_node(host.HostData(data, shape, dtype), engine.default_device())
-    tensor = Tensor(node, requires_grad=requires_grad)
-    return tensor
-
-
-def _node_of(data: object, device: str | Sequence[str] | None, dtype: DType | None) -> UOp:
-    """The node for whatever a user hands to Tensor(...)."""
-    name = _device_name(device)
-    if isinstance(data, Tensor):
-        data = data.uop
-    if isinstance(data, UOp):
-        node = data.cast(dtypes.default_int) if data.dtype is dtypes.index else data
-        if device is not None and node.device is not None and node.device != name:
-            node = UOp(Op.COPY, node.dtype, (node,), name)
-        return node if dtype is None else node.cast(dtype)
-    if isinstance(data, bytes | bytearray | memoryview):
-        raw = bytes(data)
-        kind = dtype or dtypes.uint8
-        shape = (len(raw) // kind.itemsize,)
-        return _stored_node(host.HostData(raw, shape, kind), name)
-    if hasattr(data, "__array__") and hasattr(data, "dtype"):
-        node = _stored_node(host.from_array(data.__array__(), dtype), name)
-        return node if dtype is None else node.cast(dtype)
-    return _stored_node(host.from_nested([] if data is None else data, dtype), name)
-
-
-def _stored_node(found: host.HostData, device: str) -> UOp:
-    size = len(found.data) // found.dtype.itemsize
-    buffer = engine.new_buffer(found.data, size, found.dtype, device)
-    if found.shape == (size,):
-        return buffer
-    return UOp(Op.RESHAPE, found.dtype, (buffer,), found.shape)
-
-
-def _device_name(device: str | Sequence[str] | None) -> str:
-    if device is None:
-        return engine.default_device()
-    if isinstance(device, str):
-        return device.upper()
-    if len(device) != 1:
-        raise DeviceError(
-            f"device {tuple(device)}: a tensor lives on one device. Name one of them."
-        )
-    return device[0].upper()
-
-
-def _known(shape: Shape) -> tuple[int, ...]:
-    """The sizes as numbers: bound variables have their present value."""
-    return tuple(dim if isinstance(dim, int) else _value_of(dim) for dim in shape)
-
-
-def _value_of(dim: UOp) -> int:
-    bound = {node: node.src[1] for node in dim.toposort() if node.op is Op.BIND}
-    found = index_of(substitute(dim, bound))
-    if found.op is not Op.CONST:
-        raise ShapeError(
-            "a size depends on a Variable that has no value. Bind it: Variable(...).bind(value)."
-        )
-    return int(found.arg)
+    node = stored_node(host.HostData(data, shape, dtype), engine.default_device())
+    return Tensor(node, requires_grad=requires_grad)
 
 
 def _repeats(chain: Sequence[UOp]) -> bool:
