@@ -59,7 +59,7 @@ def negate(x: float) -> float:
     return -x
 
 
-def truncate(x: float) -> float:
+def truncate(x: Scalar) -> Scalar:
     """x without its fraction; the sign of zero stays: -0.5 gives -0.0."""
     return math.copysign(math.trunc(x), x) if isinstance(x, float) and math.isfinite(x) else x
 

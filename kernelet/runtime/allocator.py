@@ -28,12 +28,21 @@ def block_size(nbytes: int) -> int:
 
 @final
 class Allocator:
-    """Memory of one device; keeps at most `limit` bytes that nobody uses."""
+    """Memory of one device; keeps at most `limit` bytes that nobody uses.
+
+    `exact` blocks have no spare bytes at their end, for a device that checks its accesses.
+    """
 
     def __init__(
-        self, device: str, allocate: Callable[[int], int], free: Callable[[int], None], limit: int
+        self,
+        device: str,
+        allocate: Callable[[int], int],
+        free: Callable[[int], None],
+        limit: int,
+        exact: bool = False,
     ) -> None:
         self.limit = limit
+        self._size_of = (lambda nbytes: nbytes) if exact else block_size
         self.pooled_bytes = 0
         self._device, self._allocate, self._free = device, allocate, free
         self._blocks: OrderedDict[int, list[int]] = OrderedDict()  # the size used last is last
@@ -42,7 +51,7 @@ class Allocator:
 
     def take(self, nbytes: int) -> int:
         """The address of memory for `nbytes`, with whatever it held before."""
-        size = block_size(nbytes)
+        size = self._size_of(nbytes)
         with self._lock:
             self._collect()
             blocks = self._blocks.get(size)
@@ -66,7 +75,7 @@ class Allocator:
     def give_back(self, address: int, nbytes: int) -> None:
         """Keep the memory at `address` for the next request of its size."""
         # The garbage collector may call this inside `take`: the queue needs no lock.
-        self._returned.append((address, block_size(nbytes)))
+        self._returned.append((address, self._size_of(nbytes)))
         if self._lock.acquire(blocking=False):
             try:
                 self._collect()

@@ -35,10 +35,13 @@ class Driver(ABC):
     """One device: its memory, its compiler, its launches. Addresses are integers."""
 
     is_host = False  # whether this process may read and write its memory directly
+    checks_accesses = False  # whether a kernel that leaves its memory is caught
 
     def __init__(self, name: str, pool_bytes: int) -> None:
         self.name = name
-        self.allocator = Allocator(name, self.allocate, self.free, pool_bytes)
+        self.allocator = Allocator(
+            name, self.allocate, self.free, pool_bytes, exact=self.checks_accesses
+        )
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ Out: aligned memory by address, and the facts a Target is made of.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -72,6 +73,14 @@ def memory_at(address: int, nbytes: int) -> memoryview:
         return memoryview(bytearray())
     view: memoryview = _view_of_memory()(address, nbytes, 0x200)
     return view
+
+
+@cache
+def load_mathematics() -> None:
+    """Make the C library's functions of mathematics visible to code that is loaded later."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # where it is a part of libc
+            ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
 
 
 @cache

@@ -22,13 +22,15 @@ from kernelet.runtime.host_driver import HostDriver
 Kernel = Callable[[Sequence[memoryview], Sequence[int], int, int], None]
 
 _ALL_OPERATIONS = frozenset(
-    "EXP2 LOG2 SIN IDIV MOD SUB FDIV TRUNCDIV TRUNCMOD MULACC".split(),
+    ("EXP2", "LOG2", "SIN", "IDIV", "MOD", "SUB", "FDIV", "TRUNCDIV", "TRUNCMOD", "MULACC")
 )
 
 
 @final
 class PythonDriver(HostDriver):
     """Executes kernels with the interpreter."""
+
+    checks_accesses = True
 
     def __init__(self, name: str) -> None:
         self._sizes: dict[int, int] = {}

@@ -1,0 +1,235 @@
+"""The LLVM device: kernels in LLVM IR, compiled in this process by llvmlite.
+
+In:  IR text of `define void @NAME(ptr ..., i64 variables ..., i64 begin, i64 end)`.
+Out: object code as bytes, linked and called in this process. No compiler or linker is needed.
+
+llvmlite is imported when the first kernel is compiled or loaded. A compilation holds a lock of
+llvmlite's: processes compile in parallel, threads do not (`compile_ir` is what a worker calls).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+import platform
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol, cast, final
+
+from kernelet.base import cache as disk
+from kernelet.base.errors import DeviceError, InternalError
+from kernelet.base.target import Target
+from kernelet.runtime import host
+from kernelet.runtime.device import Launcher
+from kernelet.runtime.host_driver import HostDriver
+from kernelet.runtime.pool_source import POOL_FUNCTIONS, llvm_source
+from kernelet.runtime.threads import NativeLauncher, PoolCode
+
+_SPEED_LEVEL = 2
+_library_numbers = itertools.count()
+
+
+# ---- what is used of llvmlite, which has no types of its own ----
+
+
+class _Module(Protocol):
+    def verify(self) -> None: ...
+    def __str__(self) -> str: ...
+
+
+class _TargetMachine(Protocol):
+    def emit_object(self, module: _Module) -> bytes: ...
+    def emit_assembly(self, module: _Module) -> str: ...
+
+
+class _PassManager(Protocol):
+    def run(self, module: _Module, builder: object) -> bool: ...
+
+
+class _Tuning(Protocol):
+    loop_vectorization: bool
+    slp_vectorization: bool
+    loop_unrolling: bool
+
+
+class _PassBuilder(Protocol):
+    def getModulePassManager(self) -> _PassManager: ...
+
+
+class _Tracker(Protocol):
+    def __getitem__(self, name: str) -> int: ...
+
+
+class _LibraryBuilder(Protocol):
+    def add_object_img(self, data: bytes) -> _LibraryBuilder: ...
+    def add_current_process(self) -> _LibraryBuilder: ...
+    def export_symbol(self, name: str) -> _LibraryBuilder: ...
+    def link(self, engine: object, name: str) -> _Tracker: ...
+
+
+class _Target(Protocol):
+    def create_target_machine(self, **settings: str | int | bool) -> _TargetMachine: ...
+
+
+class _Features(Protocol):
+    def flatten(self, sort: bool = True) -> str: ...
+
+
+class _TargetFamily(Protocol):
+    def from_default_triple(self) -> _Target: ...
+
+
+class _Binding(Protocol):
+    """The module `llvmlite.binding`."""
+
+    Target: _TargetFamily
+    JITLibraryBuilder: Callable[[], _LibraryBuilder]
+    initialize_native_target: Callable[[], None]
+    initialize_native_asmprinter: Callable[[], None]
+    get_host_cpu_name: Callable[[], str]
+    get_host_cpu_features: Callable[[], _Features]
+    parse_assembly: Callable[[str], _Module]
+    create_pipeline_tuning_options: Callable[[int], _Tuning]
+    create_pass_builder: Callable[[_TargetMachine, _Tuning], _PassBuilder]
+    create_lljit_compiler: Callable[[_TargetMachine], object]
+
+
+@cache
+def _binding() -> _Binding:
+    try:
+        binding = cast(_Binding, importlib.import_module("llvmlite.binding"))
+    except (ImportError, OSError) as error:
+        raise DeviceError(_no_llvmlite("device LLVM", str(error))) from error
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+def _no_llvmlite(what: str, found: str) -> str:
+    return (
+        f"{what}: it needs the package llvmlite, and {found}. `pip install llvmlite`, or use "
+        "CPU=1 with clang or gcc."
+    )
+
+
+# ---- compiling ----
+
+
+def _target_machine() -> _TargetMachine:
+    binding = _binding()
+    features = _with_wide_vectors(binding.get_host_cpu_features().flatten())
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=features,
+        opt=_SPEED_LEVEL,
+        reloc="pic",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def _with_wide_vectors(features: str) -> str:
+    """Some processors' defaults split 512-bit vectors in two, which halves the speed."""
+    if "+avx512f" not in features:
+        return features
+    kept = [word for word in features.split(",") if "prefer-256-bit" not in word]
+    return ",".join([*kept, "-prefer-256-bit"])
+
+
+@cache
+def _compiling_machine() -> _TargetMachine:
+    return _target_machine()
+
+
+def optimise(source: str, name: str) -> _Module:
+    """IR text -> the module after LLVM's passes."""
+    binding = _binding()
+    try:
+        module = binding.parse_assembly(source)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(
+            f"compile {name}: LLVM does not accept the IR: {str(error)[:2000]}\n"
+            "DEBUG=4 shows the source."
+        ) from error
+    tuning = binding.create_pipeline_tuning_options(_SPEED_LEVEL)
+    tuning.loop_vectorization = tuning.slp_vectorization = True
+    builder = binding.create_pass_builder(_compiling_machine(), tuning)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def compile_ir(source: str, name: str) -> bytes:
+    """IR text -> object code."""
+    return _compiling_machine().emit_object(optimise(source, name))
+
+
+def assembly(source: str, name: str) -> str:
+    """IR text -> the assembly of what `compile_ir` gives, to read."""
+    return _compiling_machine().emit_assembly(optimise(source, name))
+
+
+# ---- loading ----
+
+_link_lock = threading.Lock()
+
+
+@cache
+def _engine() -> object:
+    host.load_mathematics()
+    return _binding().create_lljit_compiler(_target_machine())
+
+
+def _link(binary: bytes, names: tuple[str, ...]) -> _Tracker:
+    """Load object code; it is unloaded when the result is freed."""
+    # Each library has its own name space: kernels may share a name.
+    builder = _binding().JITLibraryBuilder().add_object_img(binary).add_current_process()
+    for name in names:
+        builder.export_symbol(name)
+    with _link_lock:
+        try:
+            return builder.link(_engine(), f"{names[0]}.{next(_library_numbers)}")
+        except RuntimeError as error:
+            raise InternalError(f"load {names[0]}: LLVM cannot link the code: {error}") from error
+
+
+@final
+class LlvmDriver(HostDriver):
+    """Runs LLVM IR on the processor."""
+
+    @property
+    def target(self) -> Target:
+        """The facts of this processor."""
+        return host.target("LLVM")
+
+    def problem(self) -> str:
+        """Why llvmlite is not there; empty when it is."""
+        if importlib.util.find_spec("llvmlite") is None:
+            return _no_llvmlite("device LLVM", "it is not installed")
+        return ""
+
+    def compiler_key(self) -> str:
+        """Which LLVM."""
+        return f"llvmlite {importlib.import_module('llvmlite').__version__} O{_SPEED_LEVEL}"
+
+    def compile(self, source: str, name: str) -> bytes:
+        """The object code of one kernel."""
+        return compile_ir(source, name)
+
+    def load(self, binary: bytes, name: str, slots: int, variables: int) -> Launcher:
+        """Make a compiled kernel callable; it is unloaded with its launcher."""
+        tracker = _link(binary, (name,))
+        return NativeLauncher(tracker[name], slots + variables, self.build_pool, tracker)
+
+    def build_pool(self) -> PoolCode:
+        """Compile and link the thread pool."""
+        source = llvm_source(platform.machine())
+        key = disk.key_of(source, self.compiler_key(), self.target.features)
+        binary = disk.get("pool", key)
+        if binary is None:
+            binary = compile_ir(source, "pool")
+            disk.put("pool", key, binary)
+        tracker = _link(binary, POOL_FUNCTIONS)
+        return PoolCode(tuple(tracker[name] for name in POOL_FUNCTIONS), tracker)
