@@ -45,7 +45,7 @@ class Convolution(Pooling):
         sizes = [dim for dim in weight.shape[2:] if isinstance(dim, int)]
         windows = window_list(call, sizes, stride, dilation, padding)
         kind = _result_dtype(self, weight, bias, dtype)
-        self._fitting(call, windows)
+        self._checked_room(call, windows)
         total = self._convolved(weight, windows, groups, kind)
         return total._with_bias(call, bias).cast(kind)
 
@@ -114,7 +114,7 @@ class Convolution(Pooling):
         ]
         kind = _result_dtype(self, weight, bias, None)
         wide = self._spread([window.stride for window in spread])
-        wide._fitting(call, windows)
+        wide._checked_room(call, windows)
         total = wide._convolved(turned, windows, groups, kind)
         return total._with_bias(call, bias).cast(kind)
 

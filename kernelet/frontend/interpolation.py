@@ -89,7 +89,7 @@ class Interpolation(Reduction, Indexing):
             return self.repeat_interleave(size // length, axis)
         place = self._arange(size, dtypes.int64)
         index = (place * 2 + 1) * length // (2 * size) if exact else place * length // size
-        return self._picked(axis, index)
+        return self.index_select(axis, index)
 
     def _resized_linear(self, axis: int, size: int, align_corners: bool) -> Self:
         length = known(self.shape[axis])
@@ -104,11 +104,6 @@ class Interpolation(Reduction, Indexing):
         wide = self._widened()
         share = (top - low * bottom).cast(wide.dtype) / bottom
         share = share._reshape((size, *(1,) * (self.ndim - axis - 1)))
-        result = wide._picked(axis, low) * (1 - share) + wide._picked(axis, high) * share
+        first, second = wide.index_select(axis, low), wide.index_select(axis, high)
+        result = first * (1 - share) + second * share
         return result.cast(self._floating().dtype)
-
-    def _picked(self, axis: int, index: Self) -> Self:
-        """The elements of an axis with these numbers."""
-        shape = (*self.shape[:axis], index.shape[0], *self.shape[axis + 1 :])
-        column = index.cast(dtypes.int32)._reshape((index.shape[0], *(1,) * (self.ndim - axis - 1)))
-        return self.gather(axis, column._broadcast_to(shape))

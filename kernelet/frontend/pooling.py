@@ -164,9 +164,9 @@ class Pooling(Reduction):
     ) -> list[Window]:
         sizes = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
         step = sizes if stride is None else stride
-        return self._fitting(call, window_list(call, sizes, step, dilation, padding))
+        return self._checked_room(call, window_list(call, sizes, step, dilation, padding))
 
-    def _fitting(self, call: str, windows: list[Window]) -> list[Window]:
+    def _checked_room(self, call: str, windows: list[Window]) -> list[Window]:
         """The windows, once it is known that the last axes have room for each."""
         if self.ndim < len(windows):
             raise ShapeError(
@@ -206,7 +206,7 @@ class Pooling(Reduction):
 
     def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
         sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
-        windows = self._fitting(call, [Window(1) for _ in sizes])
+        windows = self._checked_room(call, [Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
         wanted = [
