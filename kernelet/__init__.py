@@ -1,8 +1,63 @@
-"""kernelet: a small deep-learning framework whose every stage can be read."""
+"""kernelet: a small deep-learning framework whose every stage can be read.
+
+>>> from kernelet import Tensor
+>>> (Tensor([1, 2, 3]) + 1).tolist()
+[2, 3, 4]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import dtypes
+from kernelet.frontend.device import Device
 from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op as Ops
+from kernelet.graph.uop import UOp
 
-__all__ = ["Context", "GlobalCounters", "Tensor", "dtypes"]
+if TYPE_CHECKING:
+    from kernelet import nn
+    from kernelet.frontend.jit import TinyJit
+    from kernelet.graph.matcher import PatternMatcher
+    from kernelet.graph.pattern import UPat
+    from kernelet.graph.rewrite import graph_rewrite
+
+Variable = UOp.variable
+
+# Loaded when they are first named, so that importing the package stays quick.
+_LATER = {
+    "PatternMatcher": "kernelet.graph.matcher",
+    "TinyJit": "kernelet.frontend.jit",
+    "UPat": "kernelet.graph.pattern",
+    "graph_rewrite": "kernelet.graph.rewrite",
+    "nn": "kernelet.nn",
+}
+
+
+def __getattr__(name: str) -> object:
+    """The parts that are loaded when they are first named."""
+    path = _LATER.get(name)
+    if path is None:
+        raise AttributeError(f"kernelet has no {name!r}")
+    module = importlib.import_module(path)
+    return module if path == f"kernelet.{name}" else getattr(module, name)
+
+
+__all__ = [
+    "Context",
+    "Device",
+    "GlobalCounters",
+    "Ops",
+    "PatternMatcher",
+    "Tensor",
+    "TinyJit",
+    "UOp",
+    "UPat",
+    "Variable",
+    "dtypes",
+    "graph_rewrite",
+    "nn",
+]

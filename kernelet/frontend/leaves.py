@@ -18,6 +18,7 @@ from kernelet.graph.infer import Shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
+from kernelet.runtime.device import canonical
 
 
 def node_of(data: object, device: str | Sequence[str] | None, dtype: DType | None) -> UOp:
@@ -53,12 +54,12 @@ def device_name(device: str | Sequence[str] | None) -> str:
     if device is None:
         return engine.default_device()
     if isinstance(device, str):
-        return device.upper()
+        return canonical(device)
     if len(device) != 1:
         raise DeviceError(
             f"device {tuple(device)}: a tensor lives on one device. Name one of them."
         )
-    return device[0].upper()
+    return canonical(device[0])
 
 
 def known_shape(shape: Shape) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.creation import Creation, checked_shape
 from kernelet.frontend.functions import Functions
 from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.leaves import device_name
 from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
@@ -131,7 +132,7 @@ class Random(Indexing, Creation, Functions):
         """Random words of the shape (per_element, *shape)."""
         largest = tuple(max_dim(dim) for dim in shape)
         count = per_element * int(product(largest))  # type: ignore[arg-type]
-        name = engine.default_device() if device is None else device.upper()
+        name = device_name(device)
         words = cls._wrap(random_words(count, name))._reshape((per_element, *largest))
         return words._shrink(((0, per_element), *((0, dim) for dim in shape)))
 
