@@ -117,9 +117,9 @@ def _no_llvmlite(what: str, found: str) -> str:
 # ---- compiling ----
 
 
-def _target_machine() -> _TargetMachine:
+def _target_machine(extra: str = "") -> _TargetMachine:
     binding = _binding()
-    features = _with_wide_vectors(binding.get_host_cpu_features().flatten())
+    features = _with_wide_vectors(binding.get_host_cpu_features().flatten()) + extra
     return binding.Target.from_default_triple().create_target_machine(
         cpu=binding.get_host_cpu_name(),
         features=features,
@@ -143,9 +143,66 @@ def _compiling_machine() -> _TargetMachine:
     return _target_machine()
 
 
+def _converts_halves() -> bool:
+    """Whether the processor has instructions between float16 and float32."""
+    return "f16c" in host.features() or not host.is_x86()
+
+
+# What LLVM calls where the processor cannot convert, and what no library here may have.
+_HALF_FUNCTIONS = """
+define float @__extendhfsf2(half %x) {
+  %short = bitcast half %x to i16
+  %bits = zext i16 %short to i32
+  %magnitude = and i32 %bits, 32767
+  %shifted = shl i32 %magnitude, 13
+  %small = bitcast i32 %shifted to float
+  %scaled = fmul float %small, 0x46F0000000000000
+  %finite = bitcast float %scaled to i32
+  %infinite = icmp ugt i32 %magnitude, 31743
+  %high = or i32 %finite, 2139095040
+  %unsigned = select i1 %infinite, i32 %high, i32 %finite
+  %sign = and i32 %bits, 32768
+  %top = shl i32 %sign, 16
+  %result = or i32 %unsigned, %top
+  %value = bitcast i32 %result to float
+  ret float %value
+}
+
+define half @__truncsfhf2(float %x) {
+  %bits = bitcast float %x to i32
+  %magnitude = and i32 %bits, 2147483647
+  %positive = bitcast i32 %magnitude to float
+  %sum = fadd float %positive, 5.0e-1
+  %aligned = bitcast float %sum to i32
+  %subnormal = sub i32 %aligned, 1056964608
+  %last = lshr i32 %magnitude, 13
+  %odd = and i32 %last, 1
+  %moved = add i32 %magnitude, 3355447295
+  %nearest = add i32 %moved, %odd
+  %normal = lshr i32 %nearest, 13
+  %is_small = icmp ult i32 %magnitude, 947912704
+  %finite = select i1 %is_small, i32 %subnormal, i32 %normal
+  %is_large = icmp uge i32 %magnitude, 1199566848
+  %limited = select i1 %is_large, i32 31744, i32 %finite
+  %is_nan = icmp ugt i32 %magnitude, 2139095040
+  %payload = or i32 %last, 32256
+  %quiet = and i32 %payload, 32767
+  %unsigned = select i1 %is_nan, i32 %quiet, i32 %limited
+  %high = lshr i32 %bits, 16
+  %sign = and i32 %high, 32768
+  %result = or i32 %unsigned, %sign
+  %short = trunc i32 %result to i16
+  %value = bitcast i16 %short to half
+  ret half %value
+}
+"""
+
+
 def optimise(source: str, name: str) -> _Module:
     """IR text -> the module after LLVM's passes."""
     binding = _binding()
+    if " half" in source and not _converts_halves():
+        source += _HALF_FUNCTIONS
     try:
         module = binding.parse_assembly(source)
         module.verify()

@@ -1,12 +1,16 @@
 """LLVM IR through llvmlite."""
 
+import math
+import struct
 import subprocess
 import sys
 
 import pytest
 
+from kernelet.base.dtype import dtypes, round_to
 from kernelet.base.errors import DeviceError, InternalError
-from kernelet.runtime import llvm
+from kernelet.runtime import host, llvm
+from kernelet.runtime.buffer import Buffer
 from kernelet.runtime.device import driver
 from tests.runtime.kernels import IR_ADD, contents, filled, loaded
 
@@ -51,21 +55,50 @@ define void @g(ptr %x, i64 %b, i64 %e) {
     assert contents(memory, "d")[3] == 0
 
 
-@pytest.mark.parametrize(
-    ("wide", "code", "value"), [("float", "f", 1.5), ("double", "d", 1 + 2**-11 + 2**-30)]
-)
-def test_half_floats_convert_with_one_rounding(wide, code, value):
-    source = f"""
-define void @f(ptr %x, ptr %out, i64 %b, i64 %e) {{
-  %1 = load {wide}, ptr %x
-  %2 = fptrunc {wide} %1 to half
-  store half %2, ptr %out
+HALVES = """
+define void @f(ptr %floats, ptr %halves, ptr %back, i64 %begin, i64 %end) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [%begin, %entry], [%next, %loop]
+  %x = getelementptr float, ptr %floats, i64 %i
+  %y = getelementptr half, ptr %halves, i64 %i
+  %z = getelementptr float, ptr %back, i64 %i
+  %value = load float, ptr %x
+  %narrow = fptrunc float %value to half
+  store half %narrow, ptr %y
+  %wide = fpext half %narrow to float
+  store float %wide, ptr %z
+  %next = add i64 %i, 1
+  %again = icmp slt i64 %next, %end
+  br i1 %again, label %loop, label %over
+over:
   ret void
-}}"""
-    function = loaded("LLVM", source, "f", 2, 0)
-    memory, out = filled("LLVM", code, [value]), filled("LLVM", "e", [0])
-    function([memory.address, out.address], [], 0, 0)
-    assert contents(out, "e") == [1.5 if value == 1.5 else 1 + 2**-10]
+}"""
+
+
+@pytest.mark.parametrize("converts", [True, False])
+def test_half_floats_convert_with_and_without_instructions_for_it(monkeypatch, converts):
+    if not converts:
+        extra = ",-f16c,-avx512fp16,-avx512f" if host.is_x86() else ""
+        plain = llvm._target_machine(extra)
+        monkeypatch.setattr(llvm, "_compiling_machine", lambda: plain)
+        monkeypatch.setattr(llvm, "_converts_halves", lambda: False)
+    halves = [struct.unpack("<e", struct.pack("<H", bits))[0] for bits in range(0, 1 << 16, 7)]
+    between = [x * factor for x in halves[:4500] for factor in (1 + 2**-11, 1 + 2**-12, 1.0003)]
+    values = [0.0, -0.0, math.inf, -math.inf, 65519.9, 65520.0, 2.0**-25, 2.0**-24, 1e-10]
+    values = [round_to(dtypes.float32, x) for x in (*values, *halves, *between)]
+    memory, size = filled("LLVM", "f", values), len(values)
+    out, back = Buffer("LLVM", 2 * size), Buffer("LLVM", 4 * size)
+    function = loaded("LLVM", HALVES, "f", 3, 0)
+    function([memory.address, out.address, back.address], [], 0, size)
+    for value, half, again in zip(values, contents(out, "e"), contents(back, "f"), strict=True):
+        wanted = round_to(dtypes.float16, value)
+        if math.isnan(value):
+            assert math.isnan(half) and math.isnan(again)
+        else:
+            assert (half, math.copysign(1, half)) == (wanted, math.copysign(1, wanted)), value
+            assert again == wanted
 
 
 def test_ir_that_llvm_refuses_is_an_internal_error():
