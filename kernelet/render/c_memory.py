@@ -16,7 +16,10 @@ from kernelet.render.renderer import STACK_BYTES, Outline, array_bytes, register
 def signature(outline: Outline, name: str) -> str:
     """`void NAME(pointers, variables, bounds of the thread loop)`."""
     parts = []
-    for parameter in outline.parameters:
+    for slot, parameter in enumerate(outline.parameters):
+        if parameter is None:
+            parts.append(f"const void* unused{slot}")
+            continue
         constant = "" if parameter in outline.stored else "const "
         kind = scalar_name(parameter.dtype)
         parts.append(f"{constant}{kind}* {outline.names[parameter]}")

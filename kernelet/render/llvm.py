@@ -136,7 +136,10 @@ class _Renderer:
 
     def _signature(self) -> str:
         parts = []
-        for parameter in self._outline.parameters:
+        for slot, parameter in enumerate(self._outline.parameters):
+            if parameter is None:
+                parts.append(f"ptr %unused{slot}")
+                continue
             constant = "" if parameter in self._outline.stored else "readonly "
             parts.append(f"ptr {constant}{self._values[parameter]}")
         parts += [f"i64 {self._values[variable]}" for variable in self._outline.variables]

@@ -84,19 +84,19 @@ class _Renderer:
     def source(self) -> str:
         """The whole text."""
         self._lines.open(f"def {self._name}(memories, values, thread_begin, thread_end):")
-        for names, nodes in (
-            ("memories", self._outline.parameters),
-            ("values", self._outline.variables),
-        ):
-            if nodes:
-                targets = ", ".join(self._values[node] for node in nodes)
-                self._lines.add(f"{targets}{',' if len(nodes) == 1 else ''} = {names}")
+        self._unpack("memories", self._outline.parameters)
+        self._unpack("values", self._outline.variables)
         for array in self._outline.arrays():
             self._lines.add(f"{self._values[array]} = scratch({array_bytes(array)})")
         for position, node in enumerate(self._program):
             self._visit(node, self._outline.uses[position])
         self._lines.close()
         return self._lines.text()
+
+    def _unpack(self, name: str, nodes: Sequence[UOp | None]) -> None:
+        if nodes:
+            targets = ", ".join("_" if node is None else self._values[node] for node in nodes)
+            self._lines.add(f"{targets}{',' if len(nodes) == 1 else ''} = {name}")
 
     # ---- statements ----
 

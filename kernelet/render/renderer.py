@@ -30,12 +30,12 @@ STORAGE_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})  # kept as bits, n
 class Outline:
     """What a program declares before its first statement.
 
-    `names` covers parameters, variables, scratch and loops; `uses` counts, for each place in the
+    `parameters` has None for a slot that the program does not use. `names` covers parameters, variables, scratch and loops; `uses` counts, for each place in the
     list, how often its value is read; `registers` lists the elements of register scratch that
     occur; `gated` holds the addresses that are only valid where a gate is true.
     """
 
-    parameters: tuple[UOp, ...]
+    parameters: tuple[UOp | None, ...]
     variables: tuple[UOp, ...]
     scratch: tuple[UOp, ...]
     loaded: frozenset[UOp]
@@ -56,7 +56,7 @@ class Outline:
 
 def outline(program: Sequence[UOp]) -> Outline:
     """Read a program once and name what it declares."""
-    parameters = tuple(sorted(_of(program, Op.PARAM), key=lambda node: node.arg.slot))
+    by_slot = {node.arg.slot: node for node in _of(program, Op.PARAM)}
     loaded: set[UOp] = set()
     stored: set[UOp] = set()
     gated: set[UOp] = set()
@@ -69,7 +69,7 @@ def outline(program: Sequence[UOp]) -> Outline:
             if gate_of(node) is not None:
                 gated.add(node.src[0])
     return Outline(
-        parameters,
+        tuple(by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1)),
         tuple(_of(program, Op.VARIABLE)),
         tuple(_of(program, Op.SCRATCH)),
         frozenset(loaded),

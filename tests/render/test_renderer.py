@@ -449,6 +449,14 @@ def test_variables_bound_loops_and_shift_addresses(machine: Run) -> None:
     assert decode(dtypes.int64, found) == [0, 0, 0, 0, 3, 6, 9, 0, 0, 0]
 
 
+def test_a_slot_that_is_not_used_keeps_its_place(machine: Run) -> None:
+    make = Builder()
+    out, last = make.parameter(0, dtypes.int32), make.parameter(2, dtypes.int32)
+    make.store(out, 0, make.load(last, 0))
+    memories = [encode(dtypes.int32, [value]) for value in (0, 1, 2)]
+    assert decode(dtypes.int32, machine(make.program, memories)[0]) == [2]
+
+
 def test_an_empty_loop_does_nothing(machine: Run) -> None:
     make = Builder()
     out = make.parameter(0, dtypes.int32)
