@@ -140,14 +140,15 @@ class UOp(_Fields):
         cls, op: Op, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
     ) -> UOp:
         key: tuple[object, ...] = (op, dtype, src, arg)
-        if op is _CONST and isinstance(arg, float):
-            if arg == 0:
-                # 0.0 and -0.0 are equal in Python but are not the same constant.
+        if op is _CONST:
+            # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0, but not the same constant.
+            if arg == 0 and arg.__class__ is float:
                 key = (op, dtype, src, arg, math.copysign(1.0, arg))
-            elif arg != arg:
-                # Python tells NaN objects apart by identity: there must be one.
-                arg = math.nan
-                key = (op, dtype, src, arg)
+            else:
+                if arg != arg:
+                    # Python tells NaN objects apart by identity: there must be one.
+                    arg = math.nan
+                key = (op, dtype, src, arg, arg.__class__)
         entry = _table.get(key)
         if entry is not None:
             found = entry()

@@ -42,6 +42,13 @@ def test_zeros_of_both_signs_are_two_constants_and_nan_is_one() -> None:
     assert UOp(Op.CONST, F32, (), float("nan")) is UOp.const(math.nan, F32)
 
 
+def test_equal_numbers_of_different_types_are_different_constants() -> None:
+    whole, real = UOp(Op.CONST, F32, (), 1), UOp(Op.CONST, F32, (), 1.0)
+    assert whole is not real
+    assert type(UOp.const(1, F32).arg) is float
+    assert UOp(Op.CONST, dtypes.int32, (), True) is not UOp.const(1, dtypes.int32)
+
+
 def test_constants_are_what_their_dtype_holds() -> None:
     assert UOp.const(0.1, F32).arg == 0.10000000149011612
     assert UOp.const(300, dtypes.uint8).arg == 44

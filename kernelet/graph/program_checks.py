@@ -1,0 +1,219 @@
+"""What is wrong with a node inside a kernel's loops, or with where it stands, if anything is.
+
+In:  a node; or all nodes of a linear program, or of a tree of loops, in order.
+Out: what is wrong, in words; None when it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelet.base.dtype import DType, dtypes
+from kernelet.graph.checks import check_elementwise
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+
+# A node that is wrong for where it stands, and why.
+Misplaced = tuple[UOp, str]
+
+_MEMORY = frozenset({Op.PARAM, Op.SCRATCH})
+_STATEMENTS = frozenset({Op.STORE, Op.LOOP, Op.BLOCK, Op.BARRIER})
+
+
+# ---- single nodes ----
+
+
+def check_scalar_elementwise(node: UOp) -> str | None:
+    """An elementwise op on scalars or vectors."""
+    problem = check_elementwise(node)
+    return problem if problem or not node.shape else f"it has the shape {node.shape} in a kernel"
+
+
+def check_scratch(node: UOp) -> str | None:
+    """A small array inside a kernel."""
+    if not isinstance(node.arg, ScratchArg) or node.arg.size < 1 or node.src:
+        return f"its payload is {node.arg!r} with {len(node.src)} sources"
+    return None
+
+
+def check_range(node: UOp) -> str | None:
+    """A loop variable."""
+    (size,) = node.src
+    if not isinstance(node.arg, RangeArg) or node.dtype is not dtypes.index:
+        return f"it is {node.dtype} with {node.arg!r}, not an index with RangeArg"
+    return None if size.dtype is dtypes.index else f"its size is {size.dtype}, not an index"
+
+
+def check_end(node: UOp) -> str | None:
+    """The end of one loop."""
+    (loop,) = node.src
+    return None if loop.op is Op.RANGE else f"it closes {loop.op.name}, not RANGE"
+
+
+def check_index(node: UOp) -> str | None:
+    """The address of one element."""
+    memory, offset = node.src
+    if memory.op not in _MEMORY:
+        return f"it is in {memory.op.name}, not in PARAM or SCRATCH"
+    if offset.dtype is not dtypes.index:
+        return f"its offset is {offset.dtype}, not an index"
+    if _is_register(memory) and offset.op is not Op.CONST:
+        return "the address of a register is not a constant"
+    return None
+
+
+def check_load(node: UOp) -> str | None:
+    """A scalar or a vector from memory."""
+    return _access(node, node.dtype, node.src[1:])
+
+
+def check_store(node: UOp) -> str | None:
+    """A scalar or a vector to memory."""
+    if node.dtype is not dtypes.void:
+        return f"it is {node.dtype}"
+    return _access(node, node.src[1].dtype, node.src[2:])
+
+
+def _is_register(memory: UOp) -> bool:
+    return memory.op is Op.SCRATCH and bool(memory.arg.register)
+
+
+def _access(node: UOp, dtype: DType, gates: tuple[UOp, ...]) -> str | None:
+    if node.src[0].op is not Op.INDEX:
+        return f"its address is {node.src[0].op.name}, not INDEX"
+    memory = node.src[0].src[0]
+    if len(gates) > 1:
+        return f"it has {len(node.src)} sources"
+    if _is_register(memory):
+        if gates or dtype is not memory.dtype:
+            return f"it moves {dtype} with {len(gates)} gates; the register is {memory.dtype}"
+        return None
+    if dtype.scalar is not memory.dtype.scalar:
+        return f"it moves {dtype}; the memory is {memory.dtype}"
+    for gate in gates:
+        if not gate.dtype.is_bool or gate.dtype.lanes not in (1, dtype.lanes):
+            return f"its gate is {gate.dtype}, not bool or one bool for each lane of {dtype}"
+    return None
+
+
+def check_vectorize(node: UOp) -> str | None:
+    """One scalar for each lane."""
+    if len(node.src) != node.dtype.lanes or node.dtype.lanes < 2:
+        return f"it has {len(node.src)} sources for {node.dtype.lanes} lanes"
+    if any(source.dtype is not node.dtype.scalar for source in node.src):
+        return f"its sources are not all {node.dtype.scalar}"
+    return None
+
+
+def check_extract(node: UOp) -> str | None:
+    """One lane of a vector."""
+    (vector,) = node.src
+    if not isinstance(node.arg, int) or not 0 <= node.arg < vector.dtype.lanes:
+        return f"there is no lane {node.arg!r} in {vector.dtype}"
+    same = node.dtype is vector.dtype.scalar
+    return None if same else f"it is {node.dtype} of {vector.dtype}"
+
+
+def check_block(node: UOp) -> str | None:
+    """Statements in order."""
+    return _statements(node.src)
+
+
+def check_loop(node: UOp) -> str | None:
+    """A loop around statements."""
+    variable, *body = node.src
+    return _statements(body) if variable.op is Op.RANGE else f"it is over {variable.op.name}"
+
+
+def _statements(nodes: Sequence[UOp]) -> str | None:
+    wrong = [node.op.name for node in nodes if node.op not in _STATEMENTS]
+    return f"{', '.join(wrong)} among its statements" if wrong else None
+
+
+# ---- the tree of loops ----
+
+
+def loops_surround_their_uses(nodes: Sequence[UOp]) -> Misplaced | None:
+    """Every loop variable is used inside its LOOP only, and no statement is a value."""
+    free: dict[UOp, frozenset[UOp]] = {}
+    for node in nodes:
+        used = frozenset().union(*[free[source] for source in node.src])
+        if node.op is Op.RANGE:
+            used |= {node}
+        elif node.op is Op.LOOP:
+            used = frozenset().union(*[free[source] for source in node.src[1:]]) - {node.src[0]}
+            used |= free[node.src[0]] - {node.src[0]}
+        elif node.op not in _STATEMENTS and any(source.op in _STATEMENTS for source in node.src):
+            return node, "a statement is not a value"
+        free[node] = used
+    root = nodes[-1]
+    if root.op is not Op.BLOCK:
+        return root, "the root is not a BLOCK"
+    for variable in free[root]:
+        return variable, "it is used outside its LOOP"
+    return None
+
+
+# ---- the linear program ----
+
+
+def program_is_in_order(nodes: Sequence[UOp]) -> Misplaced | None:
+    """Arguments first, each node after its sources and in sight of them, loops closed in order."""
+    visible: set[UOp] = set()
+    scopes: list[tuple[UOp, list[UOp]]] = []
+    for place, node in enumerate(nodes):
+        if node.op is Op.END:
+            if not scopes or scopes[-1][0] is not node.src[0]:
+                return node, "it does not close the innermost open loop"
+            visible.difference_update(scopes.pop()[1])
+            continue
+        for source in node.src:
+            if source not in visible:
+                return node, f"{source.op.name} is used before it is computed, or after its loop"
+        problem = _argument_order(nodes, place) or _loop_place(node, [loop for loop, _ in scopes])
+        if problem is not None:
+            return node, problem
+        if node.op is Op.RANGE:
+            scopes.append((node, []))
+        if node not in visible and scopes:
+            scopes[-1][1].append(node)
+        visible.add(node)
+    return (scopes[-1][0], "its loop is never closed") if scopes else None
+
+
+def _argument_order(nodes: Sequence[UOp], place: int) -> str | None:
+    node = nodes[place]
+    if node.op not in (Op.PARAM, Op.VARIABLE) or place == 0:
+        return None
+    before = nodes[place - 1]
+    if node.op is Op.VARIABLE:
+        ordered = before.op in (Op.PARAM, Op.VARIABLE)
+        return None if ordered else "a variable stands after the arguments"
+    ordered = before.op is Op.PARAM and before.arg.slot < node.arg.slot
+    return None if ordered else "memory arguments are not first, in the order of their slots"
+
+
+def _loop_place(node: UOp, around: Sequence[UOp]) -> str | None:
+    if node.op is not Op.RANGE:
+        return None
+    if node.arg.kind not in ("loop", "thread", "reduce"):
+        return f"a loop of kind {node.arg.kind} is left"
+    if node.arg.kind == "thread" and around:
+        return "the thread loop is not the outermost"
+    return None
+
+
+def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
+    """Every load and store without a gate is proved to be inside its memory."""
+    for node in nodes:
+        if node.op not in (Op.LOAD, Op.STORE):
+            continue
+        gates = node.src[1:] if node.op is Op.LOAD else node.src[2:]
+        dtype = node.dtype if node.op is Op.LOAD else node.src[1].dtype
+        memory, offset = node.src[0].src
+        lanes = 1 if _is_register(memory) else dtype.lanes // memory.dtype.lanes
+        low, high = offset.bounds
+        if not gates and (low < 0 or high + max(lanes, 1) > memory.arg.size):
+            found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
+            return node, f"it may touch {found} and has no gate"
+    return None

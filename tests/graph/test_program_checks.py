@@ -1,0 +1,168 @@
+"""Each way in which a program can be wrong is found, in words."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import InternalError
+from kernelet.graph.ops import Op
+from kernelet.graph.spec import LOOPS, PROGRAM, SAFE_PROGRAM, Spec, verify
+from kernelet.graph.uop import ParamArg, RangeArg, ScratchArg, UOp
+
+F32, INDEX, BOOL, VOID = dtypes.float32, dtypes.index, dtypes.bool, dtypes.void
+
+
+def number(value: int) -> UOp:
+    return UOp.const(value, INDEX)
+
+
+def loop(count: int, name: int = 0, kind: str = "loop") -> UOp:
+    return UOp(Op.RANGE, INDEX, (number(count),), RangeArg(name, kind))
+
+
+def at(memory: UOp, offset: UOp) -> UOp:
+    return UOp(Op.INDEX, memory.dtype, (memory, offset))
+
+
+OUT = UOp(Op.PARAM, F32, (), ParamArg(0, 8, "CPU"))
+IN = UOp(Op.PARAM, F32, (), ParamArg(1, 8, "CPU"))
+N = UOp.variable("n", 1, 8)
+I = loop(8)
+LOAD = UOp(Op.LOAD, F32, (at(IN, I),))
+SUM = LOAD + 1.0
+STORE = UOp(Op.STORE, VOID, (at(OUT, I), SUM))
+END = UOp(Op.END, VOID, (I,))
+ONE = UOp.const(1.0, F32)
+GOOD = [OUT, IN, N, number(8), I, LOAD.src[0], LOAD, ONE, SUM, STORE.src[0], STORE, END]
+REGISTER = UOp(Op.SCRATCH, F32.vec(4), (), ScratchArg(0, 2, True))
+LANES = UOp(Op.CONST, F32.vec(4), (), 1.0)
+
+
+def program_of(*roots: UOp) -> list[UOp]:
+    """Everything below the roots, in order, outside of all loops."""
+    return list(UOp.sink(*roots).toposort())[:-1]
+
+
+def broken(nodes: UOp | Sequence[UOp], spec: Spec = PROGRAM) -> str:
+    with pytest.raises(InternalError) as caught:
+        verify(nodes, spec, "linearize")
+    return str(caught.value)
+
+
+def test_a_right_program_passes() -> None:
+    verify(GOOD, SAFE_PROGRAM, "linearize")
+    again = [*GOOD[:-1], LOAD.src[0], LOAD, STORE, END]
+    verify(again, SAFE_PROGRAM, "linearize")
+    vector = UOp(Op.LOAD, F32.vec(4), (at(IN, number(4)),))
+    register = at(REGISTER, number(1))
+    parts = [UOp(Op.EXTRACT, F32, (vector,), lane) for lane in range(4)]
+    gate = UOp(Op.VECTORIZE, BOOL.vec(4), (UOp.const(True, BOOL),) * 4)
+    stores = [
+        UOp(Op.STORE, VOID, (register, UOp(Op.VECTORIZE, F32.vec(4), tuple(parts)))),
+        UOp(Op.STORE, VOID, (at(OUT, N), UOp(Op.LOAD, F32.vec(4), (register,)), gate)),
+    ]
+    order = [OUT, IN, N, *[n for n in program_of(*stores) if n not in (OUT, IN, N)]]
+    verify(order, SAFE_PROGRAM, "linearize")
+
+
+def without(node: UOp) -> list[UOp]:
+    return [other for other in GOOD if other is not node]
+
+
+WRONG_ORDERS = [
+    (without(END), "its loop is never closed"),
+    (without(ONE), "CONST is used before it is computed"),
+    (without(LOAD), "LOAD is used before it is computed"),
+    ([*GOOD, END], "does not close the innermost"),
+    ([*GOOD, SUM], "LOAD is used before it is computed, or after its loop"),
+    ([*GOOD[:5], END, *GOOD[5:-1]], "after its loop"),
+    ([IN, OUT, *GOOD[2:]], "in the order of their slots"),
+    ([OUT, N, IN, *GOOD[3:]], "in the order of their slots"),
+    ([OUT, IN, number(8), N, *GOOD[4:]], "a variable stands after the arguments"),
+    ([*GOOD[:4], I, loop(8, 1, "thread")], "the thread loop is not the outermost"),
+    ([*GOOD[:4], loop(8, 1, "vector")], "a loop of kind vector is left"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "problem"), WRONG_ORDERS, ids=lambda part: str(part)[-40:])
+def test_a_program_out_of_order_is_found(nodes: list[UOp], problem: str) -> None:
+    assert problem in broken(nodes)
+
+
+BOOL_LANES = UOp(Op.CONST, BOOL.vec(2), (), True)
+WRONG_NODES = [
+    (UOp(Op.SCRATCH, F32, (), ScratchArg(0, 0)), "its payload is"),
+    (UOp(Op.RANGE, F32, (number(8),), RangeArg(0, "loop")), "not an index with RangeArg"),
+    (UOp(Op.RANGE, INDEX, (ONE,), RangeArg(0, "loop")), "its size is dtypes.float32"),
+    (UOp(Op.END, VOID, (N,)), "it closes VARIABLE"),
+    (at(ONE, number(0)), "it is in CONST"),
+    (at(IN, ONE), "its offset is dtypes.float32"),
+    (at(REGISTER, N), "the address of a register is not a constant"),
+    (UOp(Op.LOAD, F32, (IN,)), "its address is PARAM"),
+    (UOp(Op.LOAD, dtypes.int32, (at(IN, N),)), "it moves dtypes.int32"),
+    (UOp(Op.LOAD, F32, (at(REGISTER, number(0)),)), "the register is dtypes.float32.vec(4)"),
+    (UOp(Op.LOAD, F32, (at(IN, N), ONE)), "its gate is dtypes.float32"),
+    (UOp(Op.LOAD, F32.vec(4), (at(IN, N), BOOL_LANES)), "one bool for each lane"),
+    (UOp(Op.LOAD, F32, (at(IN, N), N < 3, N < 4)), "it has 3 sources"),
+    (UOp(Op.STORE, F32, (at(OUT, N), ONE)), "it is dtypes.float32"),
+    (UOp(Op.STORE, VOID, (at(OUT, N), N)), "it moves dtypes.index"),
+    (UOp(Op.VECTORIZE, F32.vec(4), (ONE, ONE)), "2 sources for 4 lanes"),
+    (UOp(Op.VECTORIZE, F32.vec(2), (ONE, N)), "not all dtypes.float32"),
+    (UOp(Op.EXTRACT, F32, (LANES,), 4), "there is no lane 4"),
+    (UOp(Op.EXTRACT, INDEX, (LANES,), 1), "it is dtypes.index of"),
+    (UOp(Op.ADD, F32.vec(4), (LANES, ONE)), "its lanes are 4"),
+    (UOp(Op.ADD, F32, (IN, IN)), "it has the shape (8,) in a kernel"),
+    (UOp(Op.REDUCE, F32, (IN,)), "REDUCE may not occur"),
+]
+
+
+@pytest.mark.parametrize(("node", "problem"), WRONG_NODES, ids=lambda part: str(part)[-40:])
+def test_a_wrong_node_is_found(node: UOp, problem: str) -> None:
+    assert problem in broken(program_of(node))
+
+
+@pytest.mark.parametrize(
+    ("memory", "offset", "lanes"),
+    [(IN, N, 1), (IN, N - 2, 1), (IN, I, 2), (IN, number(5), 4), (REGISTER, number(2), 4)],
+)
+def test_an_access_that_may_leave_its_memory_needs_a_gate(
+    memory: UOp, offset: UOp, lanes: int
+) -> None:
+    load = UOp(Op.LOAD, F32.vec(lanes), (at(memory, offset),))
+    nodes = program_of(load)
+    if I in nodes:
+        nodes.append(END)
+    first = [node for node in nodes if node.op in (Op.PARAM, Op.VARIABLE)]
+    nodes = first + [node for node in nodes if node not in first]
+    verify(nodes, PROGRAM, "linearize")
+    assert "has no gate" in broken(nodes, SAFE_PROGRAM)
+
+
+def test_a_right_tree_of_loops_passes() -> None:
+    verify(UOp(Op.BLOCK, VOID, (UOp(Op.LOOP, VOID, (I, STORE)),)), LOOPS, "write loops")
+
+
+J = loop(4, 1)
+WRONG_TREES = [
+    (UOp(Op.LOOP, VOID, (I, STORE)), "the root is not a BLOCK"),
+    (UOp(Op.BLOCK, VOID, (STORE,)), "used outside its LOOP"),
+    (UOp(Op.BLOCK, VOID, (UOp(Op.LOOP, VOID, (I, STORE)), STORE)), "used outside its LOOP"),
+    (UOp(Op.BLOCK, VOID, (UOp(Op.LOOP, VOID, (J, STORE)),)), "used outside its LOOP"),
+    (UOp(Op.BLOCK, VOID, (SUM,)), "ADD among its statements"),
+    (UOp(Op.BLOCK, VOID, (UOp(Op.LOOP, VOID, (ONE, STORE)),)), "it is over CONST"),
+    (UOp(Op.BLOCK, VOID, (UOp(Op.LOOP, VOID, (I, SUM)),)), "ADD among its statements"),
+    (UOp(Op.BLOCK, VOID, (END,)), "END may not occur"),
+]
+
+
+@pytest.mark.parametrize(("tree", "problem"), WRONG_TREES, ids=lambda part: str(part)[-40:])
+def test_a_wrong_tree_of_loops_is_found(tree: UOp, problem: str) -> None:
+    assert problem in broken(tree, LOOPS)
+
+
+def test_a_statement_is_not_a_value() -> None:
+    address = UOp(Op.INDEX, F32, (OUT, number(0)))
+    inner = UOp(Op.STORE, VOID, (address, ONE))
+    tree = UOp(Op.BLOCK, VOID, (UOp(Op.STORE, VOID, (address, ONE, inner)),))
+    assert "its gate is dtypes.void" in broken(tree, LOOPS)
