@@ -19,7 +19,7 @@ from kernelet import backends, pipeline, programs
 from kernelet.base import trace
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import DType
-from kernelet.base.errors import ArgumentError
+from kernelet.base.errors import ArgumentError, JitError
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
@@ -99,6 +99,11 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
+    if is_recording():
+        raise JitError(
+            "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
+            "which would be the same in every replay. Return the tensor and read it outside."
+        )
     base, tracker = tracker_of(_without_binds(node)[0])
     view = tracker.strided_view()
     if view is None or not view.is_row_major:
@@ -226,6 +231,57 @@ def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
     return found
 
 
+def readers_of(blocks: set[int]) -> list[UOp]:
+    """BUFFER nodes over the given memory (ids of whole buffers) from which a value was computed.
+
+    Their values are about to change, so the nodes must not stand for them any longer.
+    """
+    nodes = {n for n, b in _memory.items() if id(b if b.base is None else b.base) in blocks}
+    if not nodes:
+        return []
+    found: set[UOp] = set()
+    for node in list(_realized):
+        found |= nodes & _buffers_below(node)
+    return list(found)
+
+
+def _buffers_below(node: UOp) -> frozenset[UOp]:
+    found: frozenset[UOp] | None = node.cache.get("buffers")
+    if found is None:
+        found = frozenset(part for part in node.toposort() if part.op is Op.BUFFER)
+        if node.op is not Op.BUFFER:
+            node.cache["buffers"] = found
+    return found
+
+
+def reads_memory(root: UOp, blocks: set[int]) -> bool:
+    """Whether computing `root` would read one of the memory blocks."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        known = _realized.get(node)
+        if known is not None:
+            stack.append(_base(known))
+        elif node.op is Op.BUFFER:
+            buffer = _memory.get(node)
+            if buffer is not None and id(buffer if buffer.base is None else buffer.base) in blocks:
+                return True
+        else:
+            stack.extend(node.src)
+    return False
+
+
+def rename(node: UOp) -> UOp:
+    """A new BUFFER node for the memory of `node`, which is stale from now on."""
+    buffer = _memory.pop(node)
+    _stale.add(node)
+    return adopt(buffer, node.arg.size, node.dtype)
+
+
 def schedule(nodes: Sequence[UOp]) -> Schedule:
     """The kernels that realizing `nodes` would run."""
     wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
@@ -268,6 +324,11 @@ class Recorder:
     """Keeps what is run, in order, so that it can be run again."""
 
     steps: list[Launch | Transfer] = field(default_factory=list)
+
+
+def is_recording() -> bool:
+    """Whether launches are being handed to a recorder."""
+    return _recorder.get() is not None
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

@@ -439,7 +439,8 @@ class _Planner:
 
     def _threads(self, nest: Nest) -> list[Transform]:
         """Share out the longest outer loop that may come first."""
-        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
+        # A launch shares out a number of iterations that is known before it.
+        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop" and _whole(loop.size)]
         if not outer or self.target.threads < 2 or self.analysis.work < THREAD_WORK:
             return []
         free = outer
@@ -447,9 +448,9 @@ class _Planner:
             needed = [n for n in outer if self._stages_need(nest[n].axis)]
             free = needed or outer
         first = free[0]
-        if max_dim(nest[first].size) < 4 * self.target.threads:
+        if _whole(nest[first].size) < 4 * self.target.threads:
             first = max(free, key=lambda n: (_whole(nest[n].size), -n))
-        if max_dim(nest[first].size) < 2:
+        if _whole(nest[first].size) < 2:
             return []
         order = (first, *(n for n in range(len(nest)) if n != first))
         moved: list[Transform] = [] if first == 0 else [Reorder(order)]
