@@ -18,6 +18,7 @@ from kernelet.base.target import Target
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.show import show
+from kernelet.graph.spec import KERNEL, LOOPS, PROGRAM, TENSOR, Spec, verify
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.boundaries import choose_boundaries
 from kernelet.kernelize.normalize import normalize
@@ -32,17 +33,6 @@ from kernelet.lower.linearize import linearize
 from kernelet.lower.memory import scratch_to_registers
 from kernelet.lower.nest import write_nest
 from kernelet.lower.transforms import Plan
-
-
-class Spec:
-    name = 'none'
-
-
-KERNEL = LOOPS = PROGRAM = TENSOR = Spec()
-
-
-def verify(graph, spec, name):
-    pass
 
 
 @dataclass(frozen=True, slots=True)
