@@ -37,7 +37,9 @@ WORDS = {
     "CONDITION": 96,
 }
 POOL_FUNCTIONS = ("pool_worker", "pool_launch", "pool_replay", "pool_stop")
-_SPINS = 20000
+# How often a worker looks again before it sleeps (about 0.5 ms), and how often either side lets
+# others run meanwhile: the system may have put the worker on the caller's own core.
+_SPINS, _YIELD_SPINS, _JOIN_SPINS = 20000, 64, 1000
 
 _C_CALL = """\
     if (count + 2 <= {size}) {{
@@ -82,6 +84,7 @@ void pool_worker(word* pool) {{
             help(pool);
             spins = 0;
         }} else if (spins < {spins}) {{
+            if (spins % {yield_spins} == {yield_spins} - 1) sched_yield();
             {pause}
         }} else {{
             pthread_mutex_lock(pool + MUTEX);
@@ -114,7 +117,7 @@ void pool_launch(word* pool, const word* record) {{
     wake(pool);
     help(pool);
     for (word spins = 0; READ(DONE) != chunks; spins++) {{
-        if (spins < {spins}) {{
+        if (spins < {join_spins}) {{
             {pause}
         }} else {{
             sched_yield();
@@ -142,7 +145,14 @@ def c_source(machine: str) -> str:
         calls += _C_CALL.format(size=size, types=", ".join(["word"] * size), values=values)
     words = ", ".join(f"{name} = {place}" for name, place in WORDS.items())
     pause = {"x86": "__builtin_ia32_pause();", "arm": '__asm__ volatile("yield");'}
-    return _C.format(calls=calls, words=words, spins=_SPINS, pause=pause.get(_family(machine), ";"))
+    return _C.format(
+        calls=calls,
+        words=words,
+        spins=_SPINS,
+        join_spins=_JOIN_SPINS,
+        yield_spins=_YIELD_SPINS,
+        pause=pause.get(_family(machine), ";"),
+    )
 
 
 _IR_CALL = """\
@@ -235,7 +245,7 @@ entry:
   %sleepers = call ptr @at(ptr %pool, i64 {SLEEPERS})
   br label %loop
 loop:
-  %spins = phi i64 [0, %entry], [0, %work], [%more, %spin], [0, %awake]
+  %spins = phi i64 [0, %entry], [0, %work], [%more, %spin], [%more, %yield], [0, %awake]
   %stop = call i64 @read(ptr %pool, i64 {STOP})
   %stopped = icmp ne i64 %stop, 0
   br i1 %stopped, label %over, label %look
@@ -252,6 +262,11 @@ idle:
   br i1 %patient, label %spin, label %sleep
 spin:
   {pause}
+  %turn = urem i64 %more, {yield_spins}
+  %polite = icmp eq i64 %turn, 0
+  br i1 %polite, label %yield, label %loop
+yield:
+  call i32 @sched_yield()
   br label %loop
 sleep:
   call i32 @pthread_mutex_lock(ptr %mutex)
@@ -325,7 +340,7 @@ join:
   br i1 %complete, label %over, label %wait
 wait:
   %more = add i64 %spins, 1
-  %patient = icmp slt i64 %spins, {spins}
+  %patient = icmp slt i64 %spins, {join_spins}
   br i1 %patient, label %spin, label %yield
 spin:
   {pause}
@@ -380,6 +395,8 @@ def llvm_source(machine: str) -> str:
         pause=pause,
         declare_pause=declare_pause,
         spins=_SPINS,
+        join_spins=_JOIN_SPINS,
+        yield_spins=_YIELD_SPINS,
         **{name: str(place) for name, place in WORDS.items()},
     )
 
