@@ -27,7 +27,7 @@ def pooled(
     for i, j in itertools.product(range(count), repeat=2):
         offsets = itertools.product(range(size), repeat=2)
         places = [(i * stride - pad + a * gap, j * stride - pad + b * gap) for a, b in offsets]
-        inside = [x[at] for at in places if 0 <= min(at) and max(at) < length]
+        inside = [x[at] for at in places if min(at) >= 0 and max(at) < length]
         within = len(inside) if not counts_pad else sum(max(at) < length + pad for at in places)
         result[i, j] = max(inside) if counts_pad is None else sum(inside) / within
     return result

@@ -1,0 +1,102 @@
+"""Attention is its formula, for masks of every kind and lengths that are bound later."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.tensor import Tensor
+from kernelet.graph.uop import UOp
+
+
+def values(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def attended(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, added: object = 0.0, scale: float | None = None
+) -> np.ndarray:
+    wide = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
+    scores = q.astype(np.float64) @ np.swapaxes(k, -1, -2) * wide + added
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def close(got: Tensor, want: np.ndarray) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+Q, K, V = values(2, 3, 4, 8), values(2, 3, 5, 8, seed=1), values(2, 3, 5, 6, seed=2)
+
+
+def test_attention_is_a_weighted_mean() -> None:
+    close(Tensor(Q).scaled_dot_product_attention(Tensor(K), Tensor(V)), attended(Q, K, V))
+    got = Tensor(Q).scaled_dot_product_attention(Tensor(K), Tensor(V), scale=0.1)
+    close(got, attended(Q, K, V, scale=0.1))
+
+
+def test_causal_queries_see_the_keys_up_to_them() -> None:
+    hidden = np.where(np.tri(4, 5), 0, -np.inf)
+    got = Tensor(Q).scaled_dot_product_attention(Tensor(K), Tensor(V), is_causal=True)
+    close(got, attended(Q, K, V, hidden))
+
+
+def test_masks_are_allowed_keys_or_added_numbers() -> None:
+    allowed = np.random.default_rng(3).random((4, 5)) < 0.7
+    allowed[:, 0] = True
+    got = Tensor(Q).scaled_dot_product_attention(Tensor(K), Tensor(V), Tensor(allowed))
+    close(got, attended(Q, K, V, np.where(allowed, 0, -np.inf)))
+    added = values(2, 1, 4, 5, seed=4)
+    got = Tensor(Q).scaled_dot_product_attention(Tensor(K), Tensor(V), attn_mask=Tensor(added))
+    close(got, attended(Q, K, V, added))
+
+
+def test_a_query_that_sees_nothing_gets_zeros_and_no_gradient() -> None:
+    allowed = np.ones((4, 5), bool)
+    allowed[2] = False
+    query = Tensor(Q)
+    got = query.scaled_dot_product_attention(Tensor(K), Tensor(V), Tensor(allowed))
+    assert (got.numpy()[:, :, 2] == 0).all()
+    slope = got.sum().gradient(query)[0].numpy()
+    assert (slope[:, :, 2] == 0).all()
+    assert np.isfinite(slope).all()
+
+
+def test_heads_share_keys_and_values() -> None:
+    query = values(2, 6, 4, 8, seed=5)
+    got = Tensor(query).scaled_dot_product_attention(Tensor(K), Tensor(V), enable_gqa=True)
+    close(got, attended(query, K.repeat(2, 1), V.repeat(2, 1)))
+    with pytest.raises(ShapeError, match="4 query heads cannot share 3"):
+        Tensor.ones(2, 4, 4, 8).scaled_dot_product_attention(Tensor(K), Tensor(V), enable_gqa=True)
+
+
+def test_halves_are_computed_in_float32() -> None:
+    halves = [Tensor(each).half() for each in (Q, K, V)]
+    got = halves[0].scaled_dot_product_attention(*halves[1:])
+    assert got.dtype is dtypes.half
+    want = attended(*(each.numpy().astype(np.float32) for each in halves))
+    np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_the_number_of_keys_may_be_bound_later(length: int) -> None:
+    bound = UOp.variable("length", 1, 5).bind(length)
+    key, value = Tensor(K).realize()[:, :, :bound], Tensor(V).realize()[:, :, :bound]
+    got = Tensor(Q).scaled_dot_product_attention(key, value)
+    close(got, attended(Q, K[:, :, :length], V[:, :, :length]))
+
+
+def test_dropout_acts_in_training_only() -> None:
+    query, key, value = Tensor(Q), Tensor(K), Tensor(V)
+    close(query.scaled_dot_product_attention(key, value, dropout_p=0.5), attended(Q, K, V))
+    with Tensor.train():
+        got = query.scaled_dot_product_attention(key, value, dropout_p=0.5)
+        assert not np.allclose(got.numpy(), attended(Q, K, V))
+
+
+def test_widths_and_lengths_must_fit() -> None:
+    with pytest.raises(ShapeError, match=r"query \(2, 3, 4, 8\), key \(2, 3, 5, 7\)"):
+        Tensor(Q).scaled_dot_product_attention(Tensor.ones(2, 3, 5, 7), Tensor(V))
