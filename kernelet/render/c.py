@@ -177,7 +177,7 @@ class _Renderer:
         name, offset = self._addresses[index]
         lane_gate = gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None
         if lane_gate and gate is not None and offset:
-            mask = self._mask_text(gate, mask_dtype(value.dtype))
+            mask = self._mask_text(gate, mask_dtype(value.dtype), _LOOSE)
             stored = self._stored_lanes(value)
             helper = self._prelude.store(memory_dtype(value.dtype))
             address = lane_address(name, offset, value.dtype)
@@ -196,7 +196,7 @@ class _Renderer:
         value = node.src[1]
         if not offset:
             if value.dtype.is_bool and value.dtype.lanes > 1:
-                return f"{name} = {self._mask_text(value, self._mask(node.src[0].src[0]))};"
+                return f"{name} = {self._mask_text(value, self._mask(node.src[0].src[0]), _LOOSE)};"
             return f"{name} = {self._use(value, _LOOSE)};"
         if value.dtype.lanes == 1:
             return f"{name}[{offset}] = {self._use(value, _LOOSE)};"
@@ -245,7 +245,7 @@ class _Renderer:
         dtype = memory_dtype(node.dtype) if node.dtype.lanes > 1 else node.dtype
         gate = gate_of(node)
         if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
-            mask = self._mask_text(gate, mask_dtype(dtype))
+            mask = self._mask_text(gate, mask_dtype(dtype), _LOOSE)
             address = lane_address(name, offset, node.dtype)
             text, level = f"{self._prelude.load(dtype)}({address}, {mask})", _ATOM
         elif dtype.lanes == 1:
@@ -328,7 +328,7 @@ class _Renderer:
     def _where(self, node: UOp) -> tuple[str, int]:
         condition, yes, no = node.src
         if node.dtype.lanes > 1:
-            mask = self._mask_text(condition, mask_dtype(node.dtype))
+            mask = self._mask_text(condition, mask_dtype(node.dtype), _LOOSE)
             values = f"{self._use(yes, _LOOSE)}, {self._use(no, _LOOSE)}"
             return f"{self._prelude.select(node.dtype)}({mask}, {values})", _ATOM
         test = self._use(condition, _SUM)
@@ -385,19 +385,19 @@ class _Renderer:
         """The integers that hold a vector bool: as wide as what made it."""
         return self._masks.get(node, dtypes.int8.vec(node.dtype.lanes))
 
-    def _mask_operand(self, node: UOp) -> str:
+    def _mask_operand(self, node: UOp, limit: int = _ATOM) -> str:
         if node.op is Op.CONST:
             mask = self._mask(node)
             return f"{self._prelude.splat(mask)}({-int(node.arg)})"
-        return self._use(node, _ATOM)
+        return self._use(node, limit)
 
-    def _mask_text(self, node: UOp, wanted: DType) -> str:
+    def _mask_text(self, node: UOp, wanted: DType, limit: int = _ATOM) -> str:
         """A vector bool as integers of the wanted width."""
         if node.op is Op.CONST:
             return f"{self._prelude.splat(wanted)}({-int(node.arg)})"
-        text = self._mask_operand(node)
         if self._mask(node) is wanted:
-            return text
+            return self._mask_operand(node, limit)
+        text = self._mask_operand(node, _LOOSE)
         return f"__builtin_convertvector({text}, {self._prelude.type(wanted)})"
 
     def _mask_expression(self, node: UOp) -> tuple[str, int]:

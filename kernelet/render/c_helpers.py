@@ -40,7 +40,8 @@ class Prelude:
             self.add("INLINE", "#define INLINE static inline __attribute__((always_inline))\n")
             lines = "\n".join(
                 textwrap.fill(line.strip(), 100, initial_indent="    ", subsequent_indent=" " * 8)
-                for line in body.strip().splitlines()
+                for line in body.splitlines()
+                if line.strip()
             )
             self.add(name, f"INLINE {result} {name}({parameters}) {{\n{lines}\n}}\n")
         return name
