@@ -70,7 +70,8 @@ class _Boundaries:
         self.kept: set[UOp] = set()
         self.kernels: dict[UOp, dict[UOp, None]] = {}  # node -> the kernels that need it
         self.readings: dict[UOp, dict[UOp, dict[Index, Chain]]] = {}
-        self.repeats: dict[UOp, float] = {}  # how often a reduction reads each element again
+        self.repeats: dict[UOp, float] = {}  # how often a contraction reads each element again
+        self.reduced: set[UOp] = set()  # what a reduction in the same kernel reads
         self.outputs: dict[UOp, Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.counts = 0
@@ -139,18 +140,22 @@ class _Boundaries:
             self.kernels[value] = {}
             self.readings[value] = {}
             self.repeats[value] = 0
+            self.reduced.discard(value)
         self.kernels.setdefault(value, {})[kernel] = None
         self.readings.setdefault(value, {})[kernel] = {index: self.outputs[kernel]}
 
     def _pass_on(self, node: UOp, kernels: dict[UOp, None]) -> None:
         repeats = self.repeats.get(node, 0)
+        reduced = node in self.reduced or node.op is Op.REDUCE
         if node.op is Op.REDUCE:
-            repeats = 1
+            repeats = 1 if self.is_contraction(node) else 0
         elif node.op is Op.EXPAND:
             repeats *= numel(node.shape) / max(numel(node.src[0].shape), 1)
         for source in node.src:
             self.kernels.setdefault(source, {}).update(kernels)
             self.repeats[source] = max(self.repeats.get(source, 0), repeats)
+            if reduced:
+                self.reduced.add(source)
             if self.reduces[source]:
                 for kernel in kernels:
                     self._pass_readings(node, source, kernel)
@@ -254,7 +259,7 @@ class _Boundaries:
 
     def _is_epilogue(self, node: UOp) -> bool:
         """Whether nothing but elementwise and movement ops lies between a node and its kernel."""
-        return self.repeats.get(node, 0) == 0
+        return node not in self.reduced
 
     def _is_absorbed(self, node: UOp) -> bool:
         """Whether a sum is right below another sum, so that they are one sum over more axes."""

@@ -34,7 +34,7 @@ def normalize(sink: UOp) -> UOp:
 
 def _normal(node: UOp) -> UOp:
     op = node.op
-    if op is Op.DETACH:
+    if op in (Op.DETACH, Op.FUNCTION):
         return node.src[0]
     if op is Op.CONTIGUOUS and node.src[0].op in (Op.CONTIGUOUS, Op.COPY):
         return node.src[0]

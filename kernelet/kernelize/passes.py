@@ -69,5 +69,3 @@ def _moved(root: UOp, base: UOp, view: UOp) -> UOp:
     for step in reversed(chain):
         view = step.replace(src=(view,))
     return view
-
-
