@@ -65,6 +65,10 @@ class CpuDriver(HostDriver):
         """The shared library of one kernel."""
         return compile_c(source, name)
 
+    def assembly(self, source: str, name: str) -> str:
+        """The assembly of one kernel, to read."""
+        return compile_c(source, name, "-S").decode(errors="replace")
+
     def load(self, binary: bytes, name: str, slots: int, variables: int) -> Launcher:
         """Make a compiled kernel callable; it is unloaded with its launcher."""
         library = _load_library(binary, name)
@@ -129,14 +133,14 @@ def _flags(program: str) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def compile_c(source: str, name: str) -> bytes:
-    """C source -> the bytes of a shared library."""
+def compile_c(source: str, name: str, *options: str) -> bytes:
+    """C source -> the bytes of a shared library, or what other `options` ask for."""
     command = compiler()
     with tempfile.TemporaryDirectory(prefix="kernelet-") as folder:
         path = os.path.join(folder, "kernel.so")
         libraries = ["-lgcc"] if sys.platform == "linux" else ["-lm"]
         result = subprocess.run(
-            [*command, *_flags(command[0]), "-", "-o", path, *libraries],
+            [*command, *_flags(command[0]), *options, "-", "-o", path, *libraries],
             input=source.encode(),
             capture_output=True,
             check=False,

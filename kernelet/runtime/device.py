@@ -76,6 +76,10 @@ class Driver(ABC):
     def synchronize(self) -> None:
         """Wait for all launches."""
 
+    def assembly(self, source: str, name: str) -> str:
+        """What the binary of one kernel does, to read; empty where that cannot be shown."""
+        return ""
+
     def compiler_key(self) -> str:
         """What a cached binary depends on beside source, settings and Target."""
         return ""

@@ -223,11 +223,6 @@ def compile_ir(source: str, name: str) -> bytes:
     return _compiling_machine().emit_object(optimise(source, name))
 
 
-def assembly(source: str, name: str) -> str:
-    """IR text -> the assembly of what `compile_ir` gives, to read."""
-    return _compiling_machine().emit_assembly(optimise(source, name))
-
-
 # ---- loading ----
 
 _link_lock = threading.Lock()
@@ -274,6 +269,10 @@ class LlvmDriver(HostDriver):
     def compile(self, source: str, name: str) -> bytes:
         """The object code of one kernel."""
         return compile_ir(source, name)
+
+    def assembly(self, source: str, name: str) -> str:
+        """The assembly of one kernel, to read."""
+        return _compiling_machine().emit_assembly(optimise(source, name))
 
     def load(self, binary: bytes, name: str, slots: int, variables: int) -> Launcher:
         """Make a compiled kernel callable; it is unloaded with its launcher."""

@@ -86,6 +86,12 @@ def test_the_compiler_may_have_arguments():
     assert contents(memory, "i") == [3]
 
 
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_assembly_can_be_read(compiler):
+    with Context(CC=compiler):
+        assert "add:" in driver("CPU").assembly(C_ADD, "add")
+
+
 def test_a_folder_from_which_nothing_loads_is_named(monkeypatch):
     with pytest.raises(DeviceError, match="load f: .*TMPDIR"):
         driver("CPU").load(b"no library", "f", 0, 0)

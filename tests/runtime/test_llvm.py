@@ -146,4 +146,4 @@ def test_wide_vectors_are_not_split():
 
 
 def test_the_assembly_can_be_read():
-    assert "add:" in llvm.assembly(IR_ADD, "add")
+    assert "add:" in driver("LLVM").assembly(IR_ADD, "add")
