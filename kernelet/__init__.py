@@ -21,15 +21,14 @@ from kernelet.graph.uop import UOp
 if TYPE_CHECKING:
     from kernelet import nn
     from kernelet.frontend.jit import TinyJit
-    from kernelet.graph.matcher import PatternMatcher
     from kernelet.graph.pattern import UPat
-    from kernelet.graph.rewrite import graph_rewrite
+    from kernelet.graph.rewrite import PatternMatcher, graph_rewrite
 
 Variable = UOp.variable
 
 # Loaded when they are first named, so that importing the package stays quick.
 _LATER = {
-    "PatternMatcher": "kernelet.graph.matcher",
+    "PatternMatcher": "kernelet.graph.rewrite",
     "TinyJit": "kernelet.frontend.jit",
     "UPat": "kernelet.graph.pattern",
     "graph_rewrite": "kernelet.graph.rewrite",

@@ -50,7 +50,8 @@ class Activations(Functions):
 
     def sigmoid(self) -> Self:
         """``1 / (1 + np.exp(-x))``."""
-        return ((-self).exp() + 1).reciprocal()
+        value = self._floating()
+        return ((-value).exp() + 1).reciprocal()._known_as("sigmoid", value)
 
     def logsigmoid(self) -> Self:
         """``np.log(sigmoid(x))`` without loss."""
@@ -59,7 +60,8 @@ class Activations(Functions):
     def softplus(self, beta: float = 1.0) -> Self:
         """``np.log(1 + np.exp(beta * x)) / beta``."""
         scaled = self._floating() * beta
-        return scaled.logaddexp(scaled._constant(0)) * (1 / beta)
+        grown = scaled.logaddexp(scaled._constant(0))
+        return grown._known_as("softplus", scaled) * (1 / beta)
 
     def softsign(self) -> Self:
         """``x / (1 + np.abs(x))``."""

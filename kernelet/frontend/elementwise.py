@@ -72,17 +72,26 @@ class Elementwise(Primitives):
             )
         if rounding_mode == "floor":
             return self.floordiv(other, reverse)
+        if rounding_mode is None:
+            return self._quotient(other, reverse)
         left, right = self._matched(other, "div")
         left, right = (right, left) if reverse else (left, right)
-        if rounding_mode is None or left.dtype.is_float:
-            left, right = left._floating(), right._floating()
-            quotient = left._alu(Op.MUL, right._alu(Op.RECIPROCAL))
-            return quotient if rounding_mode is None else quotient.trunc()
+        if left.dtype.is_float:
+            return left._quotient(right).trunc()
         left, right = left._counting(), right._counting()
         quotient, rest = left._alu(Op.IDIV, right), left._alu(Op.MOD, right)
         below_zero = left._below(0)._alu(Op.CMPNE, right._below(0))
         inexact = rest._alu(Op.CMPNE, rest._constant(0))._alu(Op.AND, below_zero)
         return inexact.where(quotient + 1, quotient)
+
+    def _quotient(self, other: Self | Scalar, reverse: bool = False) -> Self:
+        """Division of floats; the divisor is inverted before it is repeated."""
+        given = self._operand(other)
+        left, right = (given, self) if reverse else (self, given)
+        broadcast_shape(left.shape, right.shape, name="div")
+        dtype = promote(left.dtype, right.dtype)
+        dtype = dtype if dtype.is_float else dtypes.default_float
+        return left.cast(dtype).mul(right.cast(dtype)._alu(Op.RECIPROCAL))
 
     def floordiv(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x // other``: the quotient rounded down."""

@@ -69,7 +69,7 @@ class Functions(Elementwise):
         value = self._floating()
         count = 14 if value.dtype is dtypes.float64 else 8
         series = value * value._polynomial([1 / math.factorial(n + 1) for n in range(count)])
-        return (value.abs() < 0.35).where(series, value.exp() - 1)
+        return (value.abs() < 0.35).where(series, value.exp() - 1)._known_as("expm1", value)
 
     def log1p(self) -> Self:
         """``log(1 + x)`` without loss near 0; ``np.log1p(x)``."""
@@ -79,7 +79,7 @@ class Functions(Elementwise):
         ratio = value / (value + 2)
         series = ratio * ratio.square()._polynomial([2 / (2 * n + 1) for n in range(count)])
         near = (value > -0.5) & (value.le(1))
-        return near.where(series, (value + 1).log())
+        return near.where(series, (value + 1).log())._known_as("log1p", value)
 
     def logaddexp(self, other: Self) -> Self:
         """``log(exp(x) + exp(other))`` without overflow; ``np.logaddexp(x, other)``."""
@@ -220,7 +220,7 @@ class Functions(Elementwise):
         series = z * z.square()._polynomial([(-1) ** n / (2 * n + 1) for n in range(count)])
         angle = turned.where(series + math.pi / 4, series)
         angle = inverted.where(math.pi / 2 - angle, angle)
-        return (value < 0).where(-angle, angle)
+        return (value < 0).where(-angle, angle)._known_as("atan", value)
 
     def atan2(self, other: Self) -> Self:
         """The angle of the point (other, x); ``np.arctan2(x, other)``."""
@@ -259,7 +259,7 @@ class Functions(Elementwise):
         series = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835)
         small = value * value.square()._polynomial(series)
         large = 1 - 2 / ((value * 2).exp() + 1)
-        return (value.abs() < near).where(small, large)
+        return (value.abs() < near).where(small, large)._known_as("tanh", value)
 
     def asinh(self) -> Self:
         """``np.arcsinh(x)``."""
@@ -289,7 +289,7 @@ class Functions(Elementwise):
         size = value.abs()
         t = (size * 0.5 + 1).reciprocal()
         far = 1 - (-size.square()).exp() * t * t._polynomial(_ERROR_TAIL)
-        return (size < 0.9).where(near, (value < 0).where(-far, far))
+        return (size < 0.9).where(near, (value < 0).where(-far, far))._known_as("erf", value)
 
     # ---- names that PyTorch users know too ----
 

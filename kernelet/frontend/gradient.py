@@ -134,6 +134,11 @@ def _logarithm(node: UOp, gradient: UOp) -> Gradients:
     return (_times(gradient, node.src[0].alu(Op.RECIPROCAL) * (1 / math.log(2.0))),)
 
 
+def _named(node: UOp, gradient: UOp) -> Gradients:
+    """A function whose derivative is known, whatever its formula is."""
+    return None, _times(gradient, SLOPES[node.arg](node, node.src[1]))
+
+
 def _sine(node: UOp, gradient: UOp) -> Gradients:
     """sin(x)' = sin(x + pi / 2)"""
     return (_times(gradient, (node.src[0] + math.pi / 2).alu(Op.SIN)),)
@@ -278,6 +283,23 @@ def _after(node: UOp, gradient: UOp) -> Gradients:
     return gradient, *reversed(parts)
 
 
+def _sigmoid(x: UOp) -> UOp:
+    return ((x * (-1 / math.log(2.0))).alu(Op.EXP2) + 1).alu(Op.RECIPROCAL)
+
+
+# The derivatives of named functions, from their value and their argument.
+SLOPES: dict[str, Callable[[UOp, UOp], UOp]] = {
+    # A maximum keeps the square from being fused with the difference: near 1 that would give
+    # other digits than those of numpy and PyTorch, which round the square.
+    "tanh": lambda value, x: 1 - (value * value).maximum(0),
+    "sigmoid": lambda value, x: value * (1 - value),
+    "softplus": lambda value, x: _sigmoid(x),
+    "log1p": lambda value, x: (x + 1).alu(Op.RECIPROCAL),
+    "expm1": lambda value, x: value + 1,
+    "atan": lambda value, x: (x * x + 1).alu(Op.RECIPROCAL),
+    "erf": lambda value, x: (x * x * (-1 / math.log(2.0))).alu(Op.EXP2) * (2 / math.sqrt(math.pi)),
+}
+
 RULES: dict[Op, Rule] = {
     Op.ADD: lambda node, gradient: (gradient, gradient),
     Op.NEG: lambda node, gradient: (-gradient,),
@@ -288,6 +310,7 @@ RULES: dict[Op, Rule] = {
     Op.EXP2: _exponential,
     Op.LOG2: _logarithm,
     Op.SIN: _sine,
+    Op.FUNCTION: _named,
     Op.TRUNC: lambda node, gradient: (None,),
     Op.CAST: _cast,
     Op.BITCAST: lambda node, gradient: (None,),

@@ -24,14 +24,16 @@ class Handle(Protocol):
     """What this module needs to know of a tensor.
 
     `required` is what the user said about gradients, `former` the lazy node that `uop` replaces,
-    `is_leaf` says that gradients end here, `is_spare` that the value need not outlive a write.
+    `is_leaf` says that gradients end here. `owner` is the tensor whose unasked gradient this is: it outlives a
+    write only if that tensor is itself written, and `is_lost` says that it did not.
     """
 
     uop: UOp
     required: bool | None
     former: weakref.ref[UOp] | None
     is_leaf: bool
-    is_spare: bool
+    is_lost: bool
+    owner: weakref.ref[Handle] | None
 
     @property
     def dtype(self) -> DType:
@@ -120,7 +122,10 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
         seen_written = written
         search = _OldReaders(written, _last_writes([*nodes, *[reader.uop for reader in readers]]))
         for tensor in live_tensors():
-            if id(tensor) in given or tensor.is_spare or not search.reads(tensor.uop):
+            if id(tensor) in given or not search.reads(tensor.uop):
+                continue
+            if _is_spare(tensor, written):
+                tensor.is_lost = True
                 continue
             given.add(id(tensor))
             tensor.uop = without_detach(tensor.uop)
@@ -130,6 +135,17 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
             readers.append(tensor)
         written = engine.overwritten([*nodes, *[reader.uop for reader in readers]])
     return readers
+
+
+def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
+    """Whether this is a gradient that nobody asked for, of a tensor that is not updated."""
+    owner = None if tensor.owner is None else tensor.owner()
+    if tensor.owner is None or owner is None:
+        return False
+    _, storage = split_view(owner.uop)
+    while storage.op is Op.AFTER:
+        storage = storage.src[0]
+    return storage not in written
 
 
 def _last_writes(nodes: Iterable[UOp]) -> set[UOp]:
@@ -175,6 +191,32 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
         return node.src
     computed = engine.realized(node)
     return node.src if computed is None or computed is node else (computed,)
+
+
+# ---- writes by a replay ----
+
+
+def before_write(blocks: set[int]) -> None:
+    """Get ready for a replay that writes to memory blocks, given by the ids of their buffers.
+
+    Lazy tensors that read them are computed first; tensors that stand for them get new nodes where
+    a value computed from the old ones is still known.
+    """
+    waiting = [t for t in live_tensors() if t.owner is None and not _stands_for_memory(t.uop)]
+    readers = [t for t in waiting if engine.reads_memory(t.uop, blocks)]
+    if readers:
+        realize(readers)
+    renamed = {node: engine.rename(node) for node in engine.readers_of(blocks)}
+    if not renamed:
+        return
+    for tensor in live_tensors():
+        chain, base = split_view(tensor.uop)
+        if base in renamed:
+            tensor.uop = apply_view(chain, renamed[base])
+
+
+def _stands_for_memory(node: UOp) -> bool:
+    return split_view(node)[1].op is Op.BUFFER
 
 
 # ---- gradients ----

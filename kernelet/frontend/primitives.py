@@ -187,6 +187,10 @@ class Primitives(ABC):
         """An elementwise node; the operands have equal shapes and types already."""
         return self._wrap(self.uop.alu(op, *(other.uop for other in others)))
 
+    def _known_as(self, name: str, argument: Self) -> Self:
+        """This value, known to be the function `name` of `argument`, whose derivative is simple."""
+        return self._wrap(UOp(Op.FUNCTION, self.dtype, (self.uop, argument.uop), name))
+
     def _constant(self, value: Scalar, dtype: DType | None = None) -> Self:
         """`value` as this tensor's type (or `dtype`), repeated over this tensor's shape."""
         return self._full(value, self.shape, dtype or self.dtype)

@@ -100,7 +100,8 @@ class Tensor(
         "_steps",
         "former",
         "is_leaf",
-        "is_spare",
+        "is_lost",
+        "owner",
         "required",
         "uop",
     )
@@ -108,7 +109,8 @@ class Tensor(
     required: bool | None
     former: weakref.ref[UOp] | None
     is_leaf: bool
-    is_spare: bool
+    is_lost: bool
+    owner: weakref.ref[live.Handle] | None
 
     no_grad = no_grad
 
@@ -127,7 +129,8 @@ class Tensor(
         self.uop = uop
         self.required = required
         self.former = None
-        self.is_leaf = self.is_spare = False
+        self.is_leaf = self.is_lost = False
+        self.owner = None
         self._base: weakref.ref[Tensor] | None = None
         self._steps: tuple[UOp, ...] = ()
         self._grad: Tensor | None = None
@@ -499,10 +502,12 @@ class Tensor(
         return results
 
     def _add_gradient(self, found: Tensor) -> None:
+        if self._grad is not None and self._grad.is_lost:
+            return  # it tells so when it is used
         total = found if self._grad is None else self._grad + found
         total.required = False
-        # Nobody asked for this gradient by name, so a later write need not wait for it.
-        total.is_spare = self.required is None
+        if self.required is None:
+            total.owner = weakref.ref(self)
         self._pending = 0 if self._grad is None else self._pending + 1
         self._grad = total
 

@@ -236,6 +236,15 @@ def check_reduce(node: UOp) -> str | None:
     return None
 
 
+def check_function(node: UOp) -> str | None:
+    """A value beside the argument that it is a function of."""
+    value, argument = node.src
+    if not isinstance(node.arg, str):
+        return f"it is the function {node.arg!r}, which is no name"
+    same = value.dtype is node.dtype and value.shape == argument.shape
+    return None if same else f"it is {node.dtype} of {value.dtype} with {argument.shape}"
+
+
 def check_same_value(node: UOp) -> str | None:
     """The same value elsewhere."""
     (source,) = node.src

@@ -23,7 +23,7 @@ from kernelet.graph.uop import UOp
 Values = list[Scalar]
 Bindings = Mapping[UOp, Sequence[Scalar] | Scalar]
 
-_SAME_VALUE = frozenset({Op.CONTIGUOUS, Op.DETACH, Op.COPY})
+_SAME_VALUE = frozenset({Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY})
 
 
 def evaluate(node: UOp, bindings: Bindings | None = None) -> Values:

@@ -35,6 +35,7 @@ class Op(enum.IntEnum):
     REDUCE = enum.auto()  # arg ReduceArg; reduced axes keep size 1
     CONTIGUOUS = enum.auto()  # the same value, stored to memory of its own
     DETACH = enum.auto()  # the same value, gradients stop here
+    FUNCTION = enum.auto()  # (value, x): value, known to be the function of x that arg names
     COPY = enum.auto()  # the same value on another device; arg device name
     ASSIGN = enum.auto()  # (target, value): write value over the storage that target views
     AFTER = enum.auto()  # (storage, *writes): that storage once the writes are done

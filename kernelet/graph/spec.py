@@ -76,6 +76,7 @@ TENSOR = Spec(
         Op.REDUCE: checks.check_reduce,
         Op.CONTIGUOUS: checks.check_same_value,
         Op.DETACH: checks.check_same_value,
+        Op.FUNCTION: checks.check_function,
         Op.COPY: checks.check_same_value,
         Op.ASSIGN: checks.check_assign,
         Op.AFTER: checks.check_after,
