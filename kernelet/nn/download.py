@@ -1,0 +1,70 @@
+"""Fetch a published file once, and be sure that it is the one that was published.
+
+In:  an address, a path and the sha256 of the content.
+Out: the file at that path; DownloadError says what to do when it cannot be fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+
+from kernelet.base import trace
+from kernelet.base.errors import DownloadError
+
+_PIECE = 1 << 18
+_TIMEOUT_SECONDS = 30
+
+Unpack = Callable[[bytes], bytes]
+
+
+def fetch(url: str, path: str, checksum: str, unpack: Unpack = bytes) -> None:
+    """Download `url` to `path`, whole and checked or not at all.
+
+    `checksum` is the sha256 of what `unpack` makes of the file.
+    """
+    try:
+        data = _read(url, os.path.basename(path))
+        found = sha256(unpack(data)).hexdigest()
+    except (OSError, EOFError, ValueError) as error:
+        raise _failed(url, path, str(error)) from error
+    if found != checksum:
+        raise _failed(url, path, f"what came has sha256 {found}, the published file {checksum}")
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _failed(url, path, f"it cannot be stored: {error}") from error
+
+
+def _failed(url: str, path: str, found: str) -> DownloadError:
+    return DownloadError(
+        f"{url} cannot be downloaded to {path}: {found}. Check the network and try again, or fetch "
+        "the file elsewhere and set KERNELET_DATA to the folder that holds it."
+    )
+
+
+def _read(url: str, name: str) -> bytes:
+    """What is at the address, with a progress line when it takes long."""
+    # Importing it takes as long as importing the package, and most programs never download.
+    import http.client  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    pieces: list[bytes] = []
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+            length = int(response.headers.get("Content-Length") or 0)
+            with trace.Progress(f"downloading {name}", round(length / 1e6, 1), "MB") as progress:
+                while piece := response.read(_PIECE):
+                    pieces.append(piece)
+                    progress.advance(len(piece) / 1e6)
+    except http.client.HTTPException as error:
+        raise OSError(f"the server broke off: {type(error).__name__}") from error
+    data = b"".join(pieces)
+    if length and len(data) != length:
+        raise OSError(f"{len(data)} of {length} bytes came")
+    return data

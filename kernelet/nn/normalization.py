@@ -1,0 +1,150 @@
+"""Layers that bring values to mean 0 and deviation 1, then scale and shift them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.tensor import Tensor
+from kernelet.nn.parameter import filled
+
+
+@final
+class BatchNorm:
+    """Each channel normalised over the batch and the space axes.
+
+    While training the statistics are those of the batch and the running ones move by `momentum`
+    towards them; otherwise the running ones are used, where they are kept.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        momentum: float = 0.1,
+    ) -> None:
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.track_running_stats = track_running_stats
+        self.weight = filled(1, num_features) if affine else None
+        self.bias = filled(0, num_features) if affine else None
+        self.num_batches_tracked = filled(0, dtype=dtypes.int64)
+        if track_running_stats:
+            self.running_mean = filled(0, num_features, requires_grad=False)
+            self.running_var = filled(1, num_features, requires_grad=False)
+
+    def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and the biased variance to normalise with."""
+        if self.track_running_stats and not Tensor.training:
+            return self.running_mean, self.running_var
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = x.mean(axes, keepdim=True)
+        away = x - mean
+        return mean.reshape(self.num_features), (away * away).mean(axes)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.num_features:
+            raise ShapeError(
+                f"BatchNorm({self.num_features}): the tensor has shape {x.shape}. "
+                f"Its second axis must have {self.num_features} channels."
+            )
+        mean, variance = self.calc_stats(x)
+        if self.track_running_stats and Tensor.training:
+            self._track(mean.detach(), variance.detach(), x)
+        return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
+
+    def _track(self, mean: Tensor, variance: Tensor, x: Tensor) -> None:
+        count = x.numel() // self.num_features
+        # One element has no unbiased variance: dividing by 0 would lose the running one for good.
+        unbiased = variance * (count / max(count - 1, 1)) if isinstance(count, int) else variance
+        kept = 1 - self.momentum
+        self.running_mean.assign(self.running_mean * kept + mean * self.momentum)
+        self.running_var.assign(self.running_var * kept + unbiased * self.momentum)
+        self.num_batches_tracked += 1
+
+
+BatchNorm2d = BatchNorm3d = BatchNorm
+
+
+@final
+class LayerNorm:
+    """The last axes normalised together.
+
+    >>> LayerNorm(4)(Tensor.ones(2, 4)).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+    ) -> None:
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape, self.eps = tuple(shape), eps
+        self.weight = filled(1, *shape) if elementwise_affine else None
+        self.bias = filled(0, *shape) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+@final
+class LayerNorm2d:
+    """The channels of each place of an image normalised together."""
+
+    def __init__(self, channels: int, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
+        self.channels, self.eps = channels, eps
+        self.weight = filled(1, channels) if elementwise_affine else None
+        self.bias = filled(0, channels) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        last = x.permute(0, 2, 3, 1).layer_norm(self.channels, self.weight, self.bias, self.eps)
+        return last.permute(0, 3, 1, 2)
+
+
+@final
+class GroupNorm:
+    """Each group of channels of each image normalised together."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = filled(1, num_channels) if affine else None
+        self.bias = filled(0, num_channels) if affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.group_norm(self.num_groups, self.weight, self.bias, self.eps)
+
+
+@final
+class InstanceNorm:
+    """Each channel of each image normalised by itself."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+        self.num_features, self.eps = num_features, eps
+        self.weight = filled(1, num_features) if affine else None
+        self.bias = filled(0, num_features) if affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.instance_norm(self.weight, self.bias, self.eps)
+
+
+@final
+class RMSNorm:
+    """The last axis divided by its root mean square.
+
+    >>> RMSNorm(2, eps=0)(Tensor([[2.0, 2.0]])).tolist()
+    [[1.0, 1.0]]
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        self.dim, self.eps = dim, eps
+        self.weight = filled(1, dim) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.rms_norm(self.dim, self.weight, self.eps)

@@ -1,0 +1,137 @@
+"""Blocks of quantized numbers, as the ggml library defines them.
+
+In:  the bytes of a tensor, one block a row.
+Out: the numbers as a lazy float32 expression, one block a row.
+
+In all of them a number is a small integer times its block's scale; K blocks have a scale of their
+own for each group of 16 or 32 numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelet.base.dtype import dtypes
+from kernelet.frontend.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block format: how many numbers are in how many bytes, and what they are."""
+
+    name: str
+    elements: int
+    nbytes: int
+    decode: Callable[[Tensor], Tensor]
+
+
+def bit_fields(data: Tensor, width: int) -> Tensor:
+    """The fields of `width` bits of each byte, the lowest first: (..., n) -> (..., 8/width, n)."""
+    count = 8 // width
+    shifts = (Tensor.arange(count, dtype=dtypes.uint8) * width).reshape(count, 1)
+    return (data.unsqueeze(-2) >> shifts) & ((1 << width) - 1)
+
+
+def half_at(data: Tensor, offset: int) -> Tensor:
+    """The float16 at a byte of each block, as a column."""
+    low = data[:, offset : offset + 1].cast(dtypes.uint16)
+    high = data[:, offset + 1 : offset + 2].cast(dtypes.uint16)
+    return (low | (high << 8)).bitcast(dtypes.float16).cast(dtypes.float32)
+
+
+def nibbles(data: Tensor) -> Tensor:
+    """The 32 low, then high, halves of 16 bytes of each block."""
+    return bit_fields(data, 4).reshape(data.shape[0], 32)
+
+
+def fifth_bits(data: Tensor) -> Tensor:
+    """The bits of 4 bytes of each block in order, as 16 or 0."""
+    bits = bit_fields(data, 1).permute(0, 2, 1).reshape(data.shape[0], 32)
+    return bits << 4
+
+
+def decode_q4_0(data: Tensor) -> Tensor:
+    """scale * (q - 8)"""
+    return half_at(data, 0) * (nibbles(data[:, 2:18]).cast(dtypes.float32) - 8)
+
+
+def decode_q4_1(data: Tensor) -> Tensor:
+    """scale * q + minimum"""
+    return half_at(data, 0) * nibbles(data[:, 4:20]).cast(dtypes.float32) + half_at(data, 2)
+
+
+def decode_q5_0(data: Tensor) -> Tensor:
+    """scale * (q - 16)"""
+    quants = nibbles(data[:, 6:22]) | fifth_bits(data[:, 2:6])
+    return half_at(data, 0) * (quants.cast(dtypes.float32) - 16)
+
+
+def decode_q5_1(data: Tensor) -> Tensor:
+    """scale * q + minimum"""
+    quants = nibbles(data[:, 8:24]) | fifth_bits(data[:, 4:8])
+    return half_at(data, 0) * quants.cast(dtypes.float32) + half_at(data, 2)
+
+
+def decode_q8_0(data: Tensor) -> Tensor:
+    """scale * q"""
+    return half_at(data, 0) * data[:, 2:34].bitcast(dtypes.int8).cast(dtypes.float32)
+
+
+def group_scales(data: Tensor) -> tuple[Tensor, Tensor]:
+    """The 6-bit scales and minima of 8 groups, from 12 bytes: (blocks, 8, 1) each."""
+    blocks = data.shape[0]
+    first, second, third = data[:, 0:4], data[:, 4:8], data[:, 8:12]
+    scales = (first & 63).cat((third & 15) | ((first >> 6) << 4), dim=1)
+    minima = (second & 63).cat((third >> 4) | ((second >> 6) << 4), dim=1)
+    return (
+        scales.cast(dtypes.float32).reshape(blocks, 8, 1),
+        minima.cast(dtypes.float32).reshape(blocks, 8, 1),
+    )
+
+
+def _scaled_groups(data: Tensor, quants: Tensor) -> Tensor:
+    """scale * group scale * q - minimum scale * group minimum"""
+    blocks = data.shape[0]
+    scales, minima = group_scales(data[:, 4:16])
+    large = half_at(data, 0).reshape(blocks, 1, 1) * scales
+    small = half_at(data, 2).reshape(blocks, 1, 1) * minima
+    return (large * quants.cast(dtypes.float32) - small).reshape(blocks, 256)
+
+
+def decode_q4_k(data: Tensor) -> Tensor:
+    """8 groups of 32 numbers of 4 bits, each group with a scale and a minimum."""
+    blocks = data.shape[0]
+    quants = bit_fields(data[:, 16:144].reshape(blocks, 4, 32), 4)
+    return _scaled_groups(data, quants.reshape(blocks, 8, 32))
+
+
+def decode_q5_k(data: Tensor) -> Tensor:
+    """As `decode_q4_k` with a fifth bit for each number."""
+    blocks = data.shape[0]
+    quants = bit_fields(data[:, 48:176].reshape(blocks, 4, 32), 4).reshape(blocks, 8, 32)
+    return _scaled_groups(data, quants | (bit_fields(data[:, 16:48], 1) << 4))
+
+
+def decode_q6_k(data: Tensor) -> Tensor:
+    """16 groups of 16 numbers of 6 bits, each group with a signed scale."""
+    blocks = data.shape[0]
+    low = bit_fields(data[:, 0:128].reshape(blocks, 2, 64), 4).reshape(blocks, 2, 4, 32)
+    high = bit_fields(data[:, 128:192].reshape(blocks, 2, 32), 2)
+    quants = (low | (high << 4)).cast(dtypes.float32) - 32
+    scales = data[:, 192:208].bitcast(dtypes.int8).cast(dtypes.float32).reshape(blocks, 16, 1)
+    values = scales * quants.reshape(blocks, 16, 16)
+    return half_at(data, 208) * values.reshape(blocks, 256)
+
+
+# By the number that GGUF files give them.
+BLOCKS = {
+    2: Block("Q4_0", 32, 18, decode_q4_0),
+    3: Block("Q4_1", 32, 20, decode_q4_1),
+    6: Block("Q5_0", 32, 22, decode_q5_0),
+    7: Block("Q5_1", 32, 24, decode_q5_1),
+    8: Block("Q8_0", 32, 34, decode_q8_0),
+    12: Block("Q4_K", 256, 144, decode_q4_k),
+    13: Block("Q5_K", 256, 176, decode_q5_k),
+    14: Block("Q6_K", 256, 210, decode_q6_k),
+}

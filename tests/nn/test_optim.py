@@ -1,0 +1,168 @@
+import math
+
+import numpy as np
+import pytest
+
+from kernelet import Tensor, engine
+from kernelet.base.errors import ArgumentError, GradientError
+from kernelet.nn import optim
+
+START = np.random.default_rng(4).standard_normal((2, 3)).astype(np.float32)
+SLOPES = [
+    np.random.default_rng(number).standard_normal((2, 3)).astype(np.float32) for number in range(4)
+]
+
+
+def trained(make, start=START, dtype=None):
+    weight = Tensor(start.copy(), dtype=dtype).realize()
+    optimizer = make([weight])
+    with Tensor.train():
+        for slope in SLOPES:
+            optimizer.zero_grad()
+            (weight * Tensor(slope)).sum().backward()
+            optimizer.step()
+    return weight.numpy()
+
+
+def sgd(rate, momentum=0.0, decay=0.0, nesterov=False):
+    weight, velocity = START.astype(np.float64), 0.0
+    for slope in SLOPES:
+        step = slope + decay * weight
+        velocity = momentum * velocity + step
+        weight = weight - rate * (step + momentum * velocity if nesterov else velocity)
+    return weight
+
+
+def adam(rate, decay=0.0, coupled=0.0, scaled=False, eps=1e-8):
+    weight, mean, square = START.astype(np.float64), 0.0, 0.0
+    for count, slope in enumerate(SLOPES, 1):
+        slope = slope + coupled * weight
+        mean = 0.9 * mean + 0.1 * slope
+        square = 0.999 * square + 0.001 * slope * slope
+        step = mean / (1 - 0.9**count) / (np.sqrt(square / (1 - 0.999**count)) + eps)
+        step = step + decay * weight
+        ratio = np.linalg.norm(weight) / np.linalg.norm(step) if scaled else 1.0
+        weight = weight - rate * ratio * step
+    return weight
+
+
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        (lambda params: optim.SGD(params, lr=0.1), sgd(0.1)),
+        (lambda params: optim.SGD(params, lr=0.1, weight_decay=0.2), sgd(0.1, decay=0.2)),
+        (
+            lambda params: optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.1),
+            sgd(0.1, 0.9, 0.1),
+        ),
+        (
+            lambda params: optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
+            sgd(0.1, 0.9, nesterov=True),
+        ),
+        (
+            lambda params: optim.SGD(params, lr=0.1, momentum=0.9, classic=True),
+            sgd(0.1, 0.9),
+        ),
+        (lambda params: optim.Adam(params, lr=0.05), adam(0.05)),
+        (lambda params: optim.Adam(params, lr=0.05, weight_decay=0.1), adam(0.05, coupled=0.1)),
+        (lambda params: optim.AdamW(params, lr=0.05, weight_decay=0.2), adam(0.05, decay=0.2)),
+        (
+            lambda params: optim.LAMB(params, lr=0.05, weight_decay=0.2),
+            adam(0.05, decay=0.2, scaled=True, eps=1e-6),
+        ),
+    ],
+    ids=["sgd", "decay", "momentum", "nesterov", "classic", "adam", "l2", "adamw", "lamb"],
+)
+def test_optimizers_follow_their_formulas(make, want):
+    np.testing.assert_allclose(trained(make), want, rtol=1e-4, atol=1e-5)
+
+
+def test_the_learning_rate_can_change_between_steps():
+    weight = Tensor([1.0, 2.0]).realize()
+    optimizer = optim.SGD([weight], lr=1.0)
+    with Tensor.train():
+        for rate in (1.0, 0.5):
+            optimizer.lr = rate
+            optimizer.zero_grad()
+            weight.sum().backward()
+            optimizer.step()
+    assert weight.tolist() == [-0.5, 0.5]
+    assert optimizer.lr.item() == 0.5
+
+
+def test_half_precision_parameters_keep_their_type_and_their_small_steps():
+    got = trained(lambda params: optim.Adam(params, lr=0.05), dtype="float16")
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got, adam(0.05), rtol=1e-2, atol=1e-2)
+
+
+def test_a_parameter_given_twice_moves_once():
+    weight = Tensor([1.0]).realize()
+    optimizer = optim.SGD([weight, weight], lr=1.0)
+    with Tensor.train():
+        weight.sum().backward()
+        optimizer.step()
+    assert weight.tolist() == [0.0]
+
+
+def test_a_parameter_without_gradient_stays_and_the_others_move():
+    used, unused = Tensor([1.0]).realize(), Tensor([5.0]).realize()
+    optimizer = optim.Adam([used, unused], lr=1.0)
+    with Tensor.train():
+        used.sum().backward()
+        optimizer.step()
+    assert math.isclose(used.item(), 0.0, abs_tol=1e-5)
+    assert unused.item() == 5.0
+
+
+def test_what_is_pending_for_untrained_state_runs_with_the_step():
+    weight, state = Tensor([1.0]).realize(), Tensor([0.0], requires_grad=False).realize()
+    optimizer = optim.SGD([weight, state], lr=1.0)
+    with Tensor.train():
+        weight.sum().backward()
+        state.assign(state + 1)
+        assert any(each is state for each in optimizer.schedule_step())
+    assert state.item() == 1.0
+
+
+def test_parameters_are_marked_as_trained():
+    weight = Tensor([1.0])
+    optim.SGD([weight])
+    assert weight.requires_grad is True
+
+
+def test_a_step_outside_training_says_what_to_do():
+    weight = Tensor([1.0]).realize()
+    optimizer = optim.SGD([weight])
+    weight.sum().backward()
+    with pytest.raises(GradientError, match=r"TRAINING is 0.*Tensor\.train"):
+        optimizer.step()
+
+
+def test_a_step_without_gradients_says_what_to_do():
+    optimizer = optim.SGD([Tensor([1.0])])
+    with Tensor.train(), pytest.raises(GradientError, match=r"none of the 1.*backward"):
+        optimizer.step()
+
+
+def test_what_cannot_be_trained_is_refused():
+    with pytest.raises(ArgumentError, match="none can be trained"):
+        optim.SGD([Tensor([1, 2])])
+    with pytest.raises(ArgumentError, match="list, not Tensor"):
+        optim.SGD([[Tensor([1.0])]])
+    with pytest.raises(ArgumentError, match="momentum"):
+        optim.SGD([Tensor([1.0])], nesterov=True)
+
+
+def test_an_optimizer_keeps_its_memory_over_many_steps():
+    weight = Tensor([1.0, 2.0]).realize()
+    optimizer = optim.Adam([weight], lr=0.01)
+    places = []
+    with Tensor.train():
+        for _ in range(4):
+            optimizer.zero_grad()
+            (weight * weight).sum().backward()
+            optimizer.step()
+            kept = (weight, optimizer.m[0], optimizer.b1_t)
+            places.append(tuple(id(engine.memory(each.uop)) for each in kept))
+    assert len(set(places)) == 1

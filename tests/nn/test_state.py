@@ -1,0 +1,103 @@
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from kernelet import Tensor, dtypes, engine, nn
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.nn.state import (
+    get_parameters,
+    get_state_dict,
+    load_state_dict,
+    safe_load,
+    safe_save,
+)
+
+Pair = namedtuple("Pair", ["left", "right"])
+
+
+class Network:
+    def __init__(self):
+        self.layers = [nn.Linear(4, 3), Tensor.relu, nn.Linear(3, 2, bias=False)]
+        self.norm = nn.BatchNorm(2)
+        self.options = {"scale": Tensor([2.0]), "name": "small"}
+        self.pair = Pair(Tensor([1]), Tensor([2]))
+
+
+def test_names_follow_attributes_positions_and_keys():
+    assert list(get_state_dict(Network())) == [
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.2.weight",
+        "norm.weight",
+        "norm.bias",
+        "norm.num_batches_tracked",
+        "norm.running_mean",
+        "norm.running_var",
+        "options.scale",
+        "pair.left",
+        "pair.right",
+    ]
+
+
+def test_a_prefix_comes_first():
+    assert list(get_state_dict([Tensor([1])], prefix="model")) == ["model.0"]
+
+
+def test_objects_that_hold_each_other_are_walked_once():
+    network = Network()
+    network.layers[0].parent = network
+    assert len(get_parameters(network)) == 11
+
+
+def test_a_shared_parameter_has_two_names_and_is_one_parameter():
+    shared = nn.Linear(2, 2)
+    assert len(get_state_dict([shared, shared])) == 4
+    assert len(get_parameters([shared, shared])) == 2
+
+
+def test_a_saved_model_loads_into_another(tmp_path):
+    saved, loaded = Network(), Network()
+    safe_save(get_state_dict(saved), tmp_path / "model.safetensors")
+    filled = load_state_dict(loaded, safe_load(tmp_path / "model.safetensors"))
+    assert len(filled) == 11
+    for name, value in get_state_dict(saved).items():
+        assert get_state_dict(loaded)[name].tolist() == value.tolist(), name
+
+
+def test_loading_keeps_type_memory_and_trainability():
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight = Tensor([[1.0, 2.0]], requires_grad=True).realize()
+    memory = engine.memory(next(iter(layer.weight.uop.toposort())))
+    load_state_dict(layer, {"weight": Tensor([[3.0, 4.0]], dtype=dtypes.float16)})
+    assert layer.weight.tolist() == [[3.0, 4.0]]
+    assert layer.weight.dtype is dtypes.float32
+    assert layer.weight.requires_grad is True
+    assert engine.memory(next(iter(layer.weight.uop.toposort()))) is memory
+
+
+def test_a_missing_name_is_an_error_unless_strict_is_off():
+    layer = nn.Linear(2, 1)
+    with pytest.raises(ArgumentError, match=r"1 of the model's 2 .*bias.*strict=False"):
+        load_state_dict(layer, {"weight": Tensor.zeros(1, 2)})
+    assert len(load_state_dict(layer, {"weight": Tensor.zeros(1, 2)}, strict=False)) == 1
+
+
+def test_a_wrong_shape_names_the_tensor():
+    with pytest.raises(ShapeError, match=r"weight has shape \(1, 2\) in the model and \(2, 1\)"):
+        load_state_dict(nn.Linear(2, 1, bias=False), {"weight": Tensor.zeros(2, 1)})
+
+
+def test_names_that_the_model_lacks_are_told_and_ignored(capsys):
+    layer = nn.Linear(2, 1, bias=False)
+    found = {"weight": Tensor.zeros(1, 2), "head": Tensor([1])}
+    load_state_dict(layer, found, verbose=True)
+    assert "no head" in capsys.readouterr().err
+
+
+def test_consuming_empties_the_dict():
+    found = {"weight": Tensor.ones(1, 2)}
+    layer = nn.Linear(2, 1, bias=False)
+    load_state_dict(layer, found, consume=True)
+    assert found == {}
+    np.testing.assert_array_equal(layer.weight.numpy(), [[1, 1]])
