@@ -101,11 +101,7 @@ def cast_value(assembler: Assembler, value: str, source: DType, target: DType) -
 def _convert(assembler: Assembler, value: str, source: DType, target: DType) -> str:
     held, wanted = type_name(source), type_name(target)
     if source.is_float and not target.is_float:
-        name = (
-            f"llvm.fpto{'u' if target.is_unsigned else 's'}i.sat.{suffix(target)}.{suffix(source)}"
-        )
-        function = assembler.declare(wanted, name, held)
-        return assembler.assign(f"call {wanted} {function}({held} {value})")
+        return _saturate(assembler, value, source, target)
     if held == wanted:
         return value
     is_plain = source.is_bool or source.is_unsigned
@@ -118,6 +114,26 @@ def _convert(assembler: Assembler, value: str, source: DType, target: DType) -> 
     else:
         word = "zext" if is_plain else "sext"
     return assembler.assign(f"{word} {held} {value} to {wanted}")
+
+
+def _saturate(assembler: Assembler, value: str, source: DType, target: DType) -> str:
+    # llvm.fptosi.sat does the same, lane by lane on x86.
+    held, wanted, flags = type_name(source), type_name(target), _vector("i1", source.lanes)
+    low, high = literal(source, float(target.min)), literal(source, float(int(target.max) + 1))
+    above = assembler.assign(f"fcmp oge {held} {value}, {high}")
+    below = assembler.assign(f"fcmp ole {held} {value}, {low}")
+    outside = assembler.assign(f"fcmp uno {held} {value}, {literal(source, 0)}")
+    for test in (above, below):
+        outside = assembler.assign(f"or {flags} {outside}, {test}")
+    zero = literal(source, 0)
+    safe = assembler.assign(f"select {flags} {outside}, {held} {zero}, {held} {value}")
+    word = "fptoui" if target.is_unsigned else "fptosi"
+    result = assembler.assign(f"{word} {held} {safe} to {wanted}")
+    for test, limit in ((above, target.max), (below, target.min)):
+        bound = literal(target, limit)
+        text = f"select {flags} {test}, {wanted} {bound}, {wanted} {result}"
+        result = assembler.assign(text)
+    return result
 
 
 def _widen(assembler: Assembler, value: str, source: DType) -> str:
