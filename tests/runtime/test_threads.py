@@ -12,7 +12,7 @@ from kernelet.base.errors import InternalError
 from kernelet.runtime import threads
 from kernelet.runtime.device import driver
 from kernelet.runtime.pool_source import LIMIT
-from kernelet.runtime.threads import Launch, LaunchList
+from kernelet.runtime.threads import Launch, LaunchList, NativeLauncher
 from tests.runtime.kernels import SOURCES, contents, filled, loaded, many_arguments_source
 
 
@@ -49,7 +49,7 @@ def test_every_index_runs_once_on_any_number_of_threads(name, count):
     assert contents(out, "q")[8:14] == [57, 58, 5010, 5011, 61, 62]
 
 
-@pytest.mark.parametrize("count", [1, 5, 6, 30, 31, 100, LIMIT - 1, LIMIT, LIMIT + 10])
+@pytest.mark.parametrize("count", [5, 6, 30, LIMIT - 1, LIMIT])
 def test_kernels_may_have_many_arguments(name, count):
     out = filled(name, "q", [0] * 64)
     total = loaded(name, many_arguments_source(name, count), "total", 1, count)
@@ -112,7 +112,7 @@ def test_a_list_keeps_its_kernels_loaded(name):
 
 
 def test_a_list_refuses_a_kernel_with_too_many_arguments(name):
-    total = loaded(name, many_arguments_source(name, LIMIT), "total", 1, LIMIT)
+    total = NativeLauncher(0, LIMIT + 1, driver(name).build_pool, None)
     with pytest.raises(InternalError, match=f"{LIMIT + 1} arguments"):
         LaunchList([Launch(total, (0,), (0,) * LIMIT, 0, 1)])
 
