@@ -99,11 +99,6 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
-    if is_recording():
-        raise JitError(
-            "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
-            "which would be the same in every replay. Return the tensor and read it outside."
-        )
     base, tracker = tracker_of(_without_binds(node)[0])
     view = tracker.strided_view()
     if view is None or not view.is_row_major:
@@ -113,6 +108,12 @@ def read_bytes(node: UOp) -> bytes:
         assert found is not None
         base, tracker = tracker_of(_without_binds(found)[0])
         view = tracker.strided_view()
+    recorder = _recorder.get()
+    if recorder is not None and recorder.changes(_memory[base]):
+        raise JitError(
+            "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
+            "which would be the same in every replay. Return the tensor and read it outside."
+        )
     assert view is not None and isinstance(view.size, int) and isinstance(view.offset, int)
     itemsize = node.dtype.itemsize
     part = _memory[base].view(view.offset * itemsize, view.size * itemsize)
@@ -236,7 +237,7 @@ def readers_of(blocks: set[int]) -> list[UOp]:
 
     Their values are about to change, so the nodes must not stand for them any longer.
     """
-    nodes = {n for n, b in _memory.items() if id(b if b.base is None else b.base) in blocks}
+    nodes = {n for n, b in _memory.items() if id(b.whole) in blocks}
     if not nodes:
         return []
     found: set[UOp] = set()
@@ -268,7 +269,7 @@ def reads_memory(root: UOp, blocks: set[int]) -> bool:
             stack.append(_base(known))
         elif node.op is Op.BUFFER:
             buffer = _memory.get(node)
-            if buffer is not None and id(buffer if buffer.base is None else buffer.base) in blocks:
+            if buffer is not None and id(buffer.whole) in blocks:
                 return True
         else:
             stack.extend(node.src)
@@ -324,6 +325,12 @@ class Recorder:
     """Keeps what is run, in order, so that it can be run again."""
 
     steps: list[Launch | Transfer] = field(default_factory=list)
+    inputs: list[Buffer] = field(default_factory=list)
+
+    def changes(self, buffer: Buffer) -> bool:
+        """Whether the contents of a buffer differ from replay to replay."""
+        written = [s.target if isinstance(s, Transfer) else s.buffers[0] for s in self.steps]
+        return any(buffer.whole is each.whole for each in (*written, *self.inputs))
 
 
 def is_recording() -> bool:

@@ -193,6 +193,7 @@ class Captured:
         ):
             leaf = engine.adopt(buffer, buffer.nbytes // tensor.dtype.itemsize, tensor.dtype)
             tensor.uop = substitute(_over(view, leaf), binds) if binds else _over(view, leaf)
+        self.recorder.inputs = self.inputs.buffers
         with engine.recording(self.recorder), random.recording(self.draws):
             result = call()
             live.realize(_tensors_in(result))
@@ -212,13 +213,13 @@ class Captured:
     def _find_fresh(self, result: object) -> None:
         """The memory of results that the captured call itself made."""
         made = {
-            id(_whole(step.target if isinstance(step, Transfer) else step.buffers[0]))
+            id((step.target if isinstance(step, Transfer) else step.buffers[0]).whole)
             for step in self.recorder.steps
         }
-        given = {id(_whole(buffer)) for buffer in self.inputs.buffers}
+        given = {id(buffer.whole) for buffer in self.inputs.buffers}
         before = self._older_memory(result)
         for tensor in _tensors_in(result):
-            buffer = _whole(engine.memory(_base_of(tensor)))
+            buffer = engine.memory(_base_of(tensor)).whole
             if id(buffer) in made - given - before and buffer not in self.fresh:
                 self.fresh.append(buffer)
 
@@ -230,13 +231,13 @@ class Captured:
             node = engine.realized(tensor.uop)
             if id(tensor) not in returned and node is not None:
                 base = tracker_of(node)[0]
-                found.add(id(_whole(engine.memory(base))))
+                found.add(id(engine.memory(base).whole))
         return found
 
     def _slot(self, buffer: Buffer) -> Slot:
-        whole = _whole(buffer)
+        whole = buffer.whole
         for number, given in enumerate(self.inputs.buffers):
-            if _whole(given) is whole and _inside(buffer, given):
+            if given.whole is whole and _inside(buffer, given):
                 return Slot("input", number, buffer.offset - given.offset, buffer.nbytes)
         if whole in self.fresh:
             return Slot("fresh", self.fresh.index(whole), buffer.offset, buffer.nbytes)
@@ -295,7 +296,7 @@ class Captured:
         """Lazy tensors that read what a replay writes are computed before."""
         written = [_buffer_of(slot, inputs.buffers, []) for slot in self.written]
         if written:
-            live.before_write({id(_whole(buffer)) for buffer in written})
+            live.before_write({id(buffer.whole) for buffer in written})
 
 
 def live_leaf(node: UOp) -> Tensor:
@@ -303,10 +304,6 @@ def live_leaf(node: UOp) -> Tensor:
     tensor = Tensor(node)
     tensor.is_leaf = True
     return tensor
-
-
-def _whole(buffer: Buffer) -> Buffer:
-    return buffer if buffer.base is None else buffer.base
 
 
 def _inside(part: Buffer, given: Buffer) -> bool:

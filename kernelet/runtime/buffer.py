@@ -42,6 +42,11 @@ class Buffer:
         return self.driver.name
 
     @property
+    def whole(self) -> Buffer:
+        """The buffer that this is a part of, or itself."""
+        return self if self.base is None else self.base
+
+    @property
     def is_allocated(self) -> bool:
         """Whether there is memory yet."""
         return self._address is not None if self.base is None else self.base.is_allocated
