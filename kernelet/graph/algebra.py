@@ -3,8 +3,10 @@
 In:  any graph of elementwise nodes, over tensors or inside kernels.
 Out: the same values, bit by bit, from fewer and simpler nodes.
 
-Integers wrap, so sums and products of them may be regrouped. Floats may not: x + 0.0 stays, for
--0.0 + 0.0 is 0.0 (x + -0.0 is x); x * 0.0 stays, for NaN and infinity; nothing is reassociated.
+Integers wrap, so constants in sums and products of them are joined. In floats nothing is regrouped;
+x + 0.0 stays, for -0.0 + 0.0 is 0.0 (x + -0.0 is x); x * 0.0 stays, for NaN and infinity. Sums of
+variables keep their grouping, or a part with other uses would be computed twice; indices have a
+normal form of their own in `division.py`.
 """
 
 from __future__ import annotations
@@ -61,11 +63,9 @@ INTEGER_IDENTITIES = RuleSet(
     equation(x + -x, ZERO, dtypes=INTEGERS),
     equation((x + y) + -y, x, dtypes=INTEGERS),
     equation((x + c) + d, x + (c + d), dtypes=INTEGERS),
-    equation((x + c) + y, (x + y) + c, dtypes=INTEGERS),
     equation((x * c) * d, x * (c * d), dtypes=INTEGERS),
     equation((x * c) + (x * d), x * (c + d), dtypes=INTEGERS),
     equation((x * c) + x, x * (c + 1), dtypes=INTEGERS),
-    equation(-(x + c), -x + -c, dtypes=INTEGERS),
     equation(x.maximum(c).maximum(d), x.maximum(c.maximum(d)), dtypes=INTEGERS),
     equation((x + c).not_equal(d), x.not_equal(d + -c), dtypes=INTEGERS),
     equation((x ^ c).not_equal(d), x.not_equal(d ^ c), dtypes=BITS),
@@ -220,18 +220,14 @@ CASTS = RuleSet("casts", a_cast_to_its_own_dtype_is_nothing, a_cast_that_loses_n
 # ---- bounds ----
 
 
-def _is_whole(dtype: DType) -> bool:
-    return dtype.kind != "float"
-
-
-@rule(UPat(tuple(sorted(ELEMENTWISE - {Op.BITCAST})), _is_whole, name="node"))
+@rule(UPat(tuple(sorted(ELEMENTWISE - {Op.BITCAST})), BITS, name="node"))
 def one_possible_value_is_a_constant(node: UOp) -> UOp | None:
     """i < 8 -> True, where i is a loop over 0..7"""
     low, high = node.bounds
     return constant_like(node, node.dtype, low) if low == high else None
 
 
-@rule(UPat(Op.MAX, _is_whole, (UPat.var("left"), UPat.var("right"))))
+@rule(UPat(Op.MAX, BITS, (UPat.var("left"), UPat.var("right"))))
 def the_greater_range_is_the_maximum(left: UOp, right: UOp) -> UOp | None:
     """max(i, 9) -> 9, where i is a loop over 0..7"""
     if left.bounds.min >= right.bounds.max:
@@ -239,7 +235,7 @@ def the_greater_range_is_the_maximum(left: UOp, right: UOp) -> UOp | None:
     return right if right.bounds.min >= left.bounds.max else None
 
 
-@rule(UPat((Op.MOD, Op.TRUNCMOD), _is_whole, (UPat.var("value"), UPat.var("size"))))
+@rule(UPat((Op.MOD, Op.TRUNCMOD), BITS, (UPat.var("value"), UPat.var("size"))))
 def a_value_below_the_modulus_is_its_own_rest(value: UOp, size: UOp) -> UOp | None:
     """i % 9 -> i, where i is a loop over 0..7"""
     return value if 0 <= value.bounds.min and value.bounds.max < size.bounds.min else None
