@@ -35,6 +35,7 @@ class Driver(ABC):
     """One device: its memory, its compiler, its launches. Addresses are integers."""
 
     is_host = False  # whether this process may read and write its memory directly
+    compiles_in_process = False  # whether compilations would wait for one another
     checks_accesses = False  # whether a kernel that leaves its memory is caught
 
     def __init__(self, name: str, pool_bytes: int) -> None:
@@ -75,6 +76,10 @@ class Driver(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for all launches."""
+
+    def prepare_compiler(self) -> None:
+        """Do what the first compilation would have to do beforehand."""
+        return
 
     def assembly(self, source: str, name: str) -> str:
         """What the binary of one kernel does, to read; empty where that cannot be shown."""

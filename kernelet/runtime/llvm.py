@@ -251,6 +251,8 @@ def _link(binary: bytes, names: tuple[str, ...]) -> _Tracker:
 class LlvmDriver(HostDriver):
     """Runs LLVM IR on the processor."""
 
+    compiles_in_process = True
+
     @property
     def target(self) -> Target:
         """The facts of this processor."""
@@ -269,6 +271,10 @@ class LlvmDriver(HostDriver):
     def compile(self, source: str, name: str) -> bytes:
         """The object code of one kernel."""
         return compile_ir(source, name)
+
+    def prepare_compiler(self) -> None:
+        """Import llvmlite and set it up."""
+        _compiling_machine()
 
     def assembly(self, source: str, name: str) -> str:
         """The assembly of one kernel, to read."""
