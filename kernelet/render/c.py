@@ -54,6 +54,7 @@ _OPERATORS: dict[Op, tuple[str, int]] = {
     Op.SHL: ("<<", _LOOSE),
     Op.SHR: (">>", _LOOSE),
 }
+_BITWISE = frozenset({Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR})
 _BOOL_OPERATORS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.SUB: Op.XOR, Op.CMPNE: Op.XOR}
 _FUNCTIONS = {Op.SQRT: "sqrt", Op.TRUNC: "trunc", Op.MULACC: "fma"}
 _MAY_OVERFLOW = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.SHL, Op.NEG, Op.MULACC})
@@ -276,7 +277,7 @@ class _Renderer:
                 return f"!{self._use(left, _ATOM)}", _UNARY
             op = _BOOL_OPERATORS[op]
         sign, level = _OPERATORS[op]
-        limit = min(level, _SUM)
+        limit = min(level, _SUM) if op not in _BITWISE else _UNARY
         # x + (y + z) may be written without parentheses where rounding plays no part.
         regroups = op in (Op.ADD, Op.MUL) and node.dtype.is_integer
         first = self._use(left, limit)
@@ -346,21 +347,21 @@ class _Renderer:
             return f"{value} != {zero}", _LOOSE
         if source.dtype.is_bool and target.lanes > 1:
             mask = self._mask(source)
-            text = f"(-{self._mask_text(source, mask)})"
+            text = f"-{self._mask_text(source, mask)}"
             return cast(self._prelude, text, mask, target), _UNARY
         kind = dtypes.uint8 if source.dtype.is_bool else source.dtype
-        return cast(self._prelude, self._use(source, _ATOM), kind, target), _UNARY
+        return cast(self._prelude, self._use(source, _LOOSE), kind, target), _UNARY
 
     def _bitcast(self, node: UOp) -> tuple[str, int]:
         source, target = node.src[0], node.dtype
         if source.dtype.is_bool and target.lanes > 1:
             narrow = dtypes.int8.vec(target.lanes)
-            text = f"(-{self._mask_text(source, narrow)})"
+            text = f"-{self._mask_text(source, narrow)}"
             return bitcast(self._prelude, text, narrow, target), _UNARY
         if target.is_bool:
             return f"{self._use(source, _SUM)} != 0", _LOOSE
         kind = dtypes.uint8 if source.dtype.is_bool else source.dtype
-        return bitcast(self._prelude, self._use(source, _ATOM), kind, target), _UNARY
+        return bitcast(self._prelude, self._use(source, _LOOSE), kind, target), _UNARY
 
     def _vectorize(self, node: UOp) -> tuple[str, int]:
         if node.dtype.lanes == 1:

@@ -10,6 +10,8 @@ at once, bfloat16 by way of float32.
 
 from __future__ import annotations
 
+import re
+
 from kernelet.base.dtype import DType, dtypes
 from kernelet.render.c_helpers import Prelude, mask_dtype
 from kernelet.render.c_types import SIGNED, UNSIGNED, literal, short_name
@@ -17,7 +19,7 @@ from kernelet.render.renderer import STORAGE_FLOATS, bits_dtype
 
 
 def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
-    """`text`, an operand in parentheses where needed, as a value of `target`; neither is bool."""
+    """`text` as a value of `target`; neither is bool."""
     lanes = source.lanes
     if source.scalar in STORAGE_FLOATS:
         wide = dtypes.float32.vec(lanes)
@@ -32,7 +34,7 @@ def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
     if source.is_float and not target.is_float:
         return f"{_saturate(prelude, source, target)}({text})"
     if lanes == 1:
-        return f"({prelude.type(target)}){text}"
+        return f"({prelude.type(target)}){_operand(text)}"
     if source.itemsize < 4 and target.is_float:
         # gcc converts bytes to floats one by one, but not by way of 32 bits.
         wide = dtypes.int32.vec(lanes)
@@ -46,11 +48,15 @@ def bitcast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
     if held is wanted:
         return text
     if source.lanes > 1 or not (held.is_float or wanted.is_float):
-        return f"({prelude.type(wanted)}){text}"
+        return f"({prelude.type(wanted)}){_operand(text)}"
     kind = prelude.type(wanted)
     name = f"bits_{short_name(held)}_to_{short_name(wanted)}"
     body = f"{kind} result;\n__builtin_memcpy(&result, &x, sizeof result);\nreturn result;"
     return prelude.function(kind, name, f"{prelude.type(held)} x", body) + f"({text})"
+
+
+def _operand(text: str) -> str:
+    return text if re.fullmatch(r"\w+(\[[^]]*\])?", text) else f"({text})"
 
 
 def _convert(prelude: Prelude, text: str, target: DType) -> str:
@@ -120,14 +126,14 @@ def _widen(prelude: Prelude, source: DType) -> str:
     unsigned = prelude.type(bits)
     value = _convert(prelude, "x", bits) if lanes > 1 else f"({unsigned})x"
     if source.scalar is dtypes.bfloat16:
-        body = f"return {bitcast(prelude, f'({value} << 16)', bits, wide)};"
+        body = f"return {bitcast(prelude, f'{value} << 16', bits, wide)};"
     else:
         # The exponent is moved to its place and made right by one exact product.
         scaled = f"{bitcast(prelude, 'shifted', bits, wide)} * 0x1p112f"
         infinite = _flag(prelude, bits, "shifted >= 0x0f800000u")
         body = f"""
             const {unsigned} wide = {value}, shifted = (wide & 0x7fffu) << 13;
-            const {unsigned} scaled = {bitcast(prelude, f"({scaled})", wide, bits)};
+            const {unsigned} scaled = {bitcast(prelude, scaled, wide, bits)};
             const {unsigned} exponent = {infinite} & 0x7f800000u;
             const {unsigned} result = scaled | exponent | (wide & 0x8000u) << 16;
             return {bitcast(prelude, "result", bits, wide)};"""
@@ -169,7 +175,7 @@ def _to_bfloat16(prelude: Prelude, bits: DType) -> str:
 def _to_half(prelude: Prelude, bits: DType) -> str:
     kind, wide = prelude.type(bits), dtypes.float32.vec(bits.lanes)
     # Adding one half lines the bits of a subnormal up with the last bit that is kept.
-    aligned = f"({bitcast(prelude, 'magnitude', bits, wide)} + 0.5f)"
+    aligned = f"{bitcast(prelude, 'magnitude', bits, wide)} + 0.5f"
     return f"""
         const {kind} magnitude = bits & 0x7fffffffu;
         const {kind} small = {_flag(prelude, bits, "magnitude < 0x38800000u")};
