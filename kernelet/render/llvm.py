@@ -1,4 +1,4 @@
-"""LLVM IR text, from LLVM 15 on; what llvmlite compiles in process.
+"""LLVM IR text, from LLVM 15 on; what llvmlite (from 0.45) compiles in process.
 
 In:  a linear program.
 Out: a module with one function: pointers, then variables, then the bounds of the thread loop.
