@@ -82,8 +82,9 @@ class Activations(Functions):
         """
         if approximate == "none":
             return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
-        inner = (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
-        return self * 0.5 * (inner.tanh() + 1)
+        # (1 + tanh(z)) / 2 is sigmoid(2 z), which keeps its digits where tanh comes near -1.
+        doubled = (self + self * self * self * 0.044715) * (2 * math.sqrt(2 / math.pi))
+        return self * doubled.sigmoid()
 
     def quick_gelu(self) -> Self:
         """``x * sigmoid(1.702 * x)``."""
@@ -103,11 +104,12 @@ class Activations(Functions):
 
     def softshrink(self, lambd: float = 0.5) -> Self:
         """x moved towards 0 by `lambd`, and 0 within it."""
-        return (self > lambd).where(self - lambd, (self < -lambd).where(self + lambd, 0))
+        moved = (self > 0).where(self - lambd, self + lambd)
+        return self.abs().le(lambd).where(0, moved)
 
     def hardshrink(self, lambd: float = 0.5) -> Self:
         """x, but 0 where it is within `lambd` of 0."""
-        return (self.abs() > lambd).where(self, 0)
+        return self.abs().le(lambd).where(0, self)
 
     def threshold(self, threshold: float, value: float) -> Self:
         """``np.where(x > threshold, x, value)``."""

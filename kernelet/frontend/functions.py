@@ -232,12 +232,14 @@ class Functions(Elementwise):
     def asin(self) -> Self:
         """``np.arcsin(x)``."""
         value = self._floating()
-        return (value / ((1 - value) * (1 + value)).sqrt()).atan()
+        angle = (value / ((1 - value) * (1 + value)).sqrt()).atan()
+        return angle._known_as("asin", value)
 
     def acos(self) -> Self:
         """``np.arccos(x)``."""
         value = self._floating()
-        return ((1 - value) / (1 + value)).sqrt().atan() * 2
+        angle = ((1 - value) / (1 + value)).sqrt().atan() * 2
+        return angle._known_as("acos", value)
 
     # ---- hyperbolic functions ----
 
@@ -246,7 +248,8 @@ class Functions(Elementwise):
         value = self._floating()
         grown = value.expm1()
         near = (grown + grown / (grown + 1)) * 0.5
-        return (value.abs() < 1).where(near, (value.exp() - (-value).exp()) * 0.5)
+        far = (value.exp() - (-value).exp()) * 0.5
+        return (value.abs() < 1).where(near, far)._known_as("sinh", value)
 
     def cosh(self) -> Self:
         """``np.cosh(x)``."""
@@ -263,20 +266,25 @@ class Functions(Elementwise):
 
     def asinh(self) -> Self:
         """``np.arcsinh(x)``."""
-        size = self._floating().abs()
+        value = self._floating()
+        size = value.abs()
         grown = size + size.square() / (1 + (size.square() + 1).sqrt())
-        angle = grown.log1p()
-        return (self < 0).where(-angle, angle)
+        # Far out the square would overflow, and the 1 beside it is lost anyway.
+        angle = (size > 1e8).where(size.log() + _LOG_2, grown.log1p())
+        return (value < 0).where(-angle, angle)._known_as("asinh", value)
 
     def acosh(self) -> Self:
         """``np.arccosh(x)``."""
         value = self._floating()
-        return (value + ((value - 1) * (value + 1)).sqrt()).log()
+        root = ((value - 1) * (value + 1)).sqrt()
+        angle = (value > 1e8).where(value.log() + _LOG_2, (value + root).log())
+        return angle._known_as("acosh", value)
 
     def atanh(self) -> Self:
         """``np.arctanh(x)``."""
         value = self._floating()
-        return (value * 2 / (1 - value)).log1p() * 0.5
+        angle = (value * 2 / (1 - value)).log1p() * 0.5
+        return angle._known_as("atanh", value)
 
     # ---- probability ----
 

@@ -23,7 +23,7 @@ from kernelet.graph.uop import ReduceArg, UOp
 Gradients = Sequence[UOp | None]
 Rule = Callable[[UOp, UOp], Gradients]
 
-_MAKES_SPECIAL = frozenset({Op.RECIPROCAL, Op.LOG2, Op.SQRT, Op.EXP2})
+_MAKES_SPECIAL = frozenset({Op.RECIPROCAL, Op.LOG2, Op.SQRT, Op.EXP2, Op.FUNCTION})
 _CARRIES_SPECIAL = (ELEMENTWISE | MOVEMENT | {Op.CONTIGUOUS, Op.DETACH}) - {Op.EXPAND}
 
 
@@ -283,8 +283,16 @@ def _after(node: UOp, gradient: UOp) -> Gradients:
     return gradient, *reversed(parts)
 
 
-def _sigmoid(x: UOp) -> UOp:
-    return ((x * (-1 / math.log(2.0))).alu(Op.EXP2) + 1).alu(Op.RECIPROCAL)
+def _exp(x: UOp) -> UOp:
+    return (x * (1 / math.log(2.0))).alu(Op.EXP2)
+
+
+def _inverse(x: UOp) -> UOp:
+    return x.alu(Op.RECIPROCAL)
+
+
+def _inverse_root(x: UOp) -> UOp:
+    return x.alu(Op.SQRT).alu(Op.RECIPROCAL)
 
 
 # The derivatives of named functions, from their value and their argument.
@@ -293,11 +301,17 @@ SLOPES: dict[str, Callable[[UOp, UOp], UOp]] = {
     # other digits than those of numpy and PyTorch, which round the square.
     "tanh": lambda value, x: 1 - (value * value).maximum(0),
     "sigmoid": lambda value, x: value * (1 - value),
-    "softplus": lambda value, x: _sigmoid(x),
-    "log1p": lambda value, x: (x + 1).alu(Op.RECIPROCAL),
+    "softplus": lambda value, x: _inverse(_exp(-x) + 1),
+    "log1p": lambda value, x: _inverse(x + 1),
     "expm1": lambda value, x: value + 1,
-    "atan": lambda value, x: (x * x + 1).alu(Op.RECIPROCAL),
-    "erf": lambda value, x: (x * x * (-1 / math.log(2.0))).alu(Op.EXP2) * (2 / math.sqrt(math.pi)),
+    "erf": lambda value, x: _exp(-(x * x)) * (2 / math.sqrt(math.pi)),
+    "sinh": lambda value, x: (_exp(x) + _exp(-x)) * 0.5,
+    "atan": lambda value, x: _inverse(x * x + 1),
+    "asin": lambda value, x: _inverse_root((1 - x) * (1 + x)),
+    "acos": lambda value, x: -_inverse_root((1 - x) * (1 + x)),
+    "asinh": lambda value, x: _inverse_root(x * x + 1),
+    "acosh": lambda value, x: _inverse_root((x - 1) * (x + 1)),
+    "atanh": lambda value, x: _inverse((1 - x) * (1 + x)),
 }
 
 RULES: dict[Op, Rule] = {
