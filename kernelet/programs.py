@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
@@ -23,6 +22,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
 from kernelet.runtime import device
+from kernelet.runtime.compilers import Compilers
 from kernelet.runtime.device import Driver, Launcher
 
 
@@ -116,17 +116,19 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
         if data is not None:
             programs[number] = pickle.loads(data)
     missing = [number for number in range(len(kernels)) if number not in programs]
-    with trace.Progress("compile", len(missing), "kernels") as progress:
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
-            # Compilers are other processes, so lowering goes on while they work.
-            jobs = []
-            for number in missing:
-                source = _source(kernels[number], kind, driver)
-                jobs.append(workers.submit(_compiled, driver, source))
-            for number, job in zip(missing, jobs, strict=True):
-                programs[number] = job.result()
-                disk.put("programs", keys[number], pickle.dumps(programs[number]))
-                progress.advance()
+    with (
+        trace.Progress("compile", len(missing), "kernels") as progress,
+        Compilers(driver, len(missing)) as compilers,
+    ):
+        # Lowering goes on while the compilers work.
+        jobs = []
+        for number in missing:
+            program = _source(kernels[number], kind, driver)
+            jobs.append((program, compilers.submit(program.source, program.name)))
+        for number, (program, job) in zip(missing, jobs, strict=True):
+            programs[number] = replace(program, binary=job.result())
+            disk.put("programs", keys[number], pickle.dumps(programs[number]))
+            progress.advance()
     for program in programs.values():
         trace.emit("source", program.name, program.source)
     return [programs[number] for number in range(len(kernels))]
@@ -149,17 +151,4 @@ def _source(kernel: UOp, kind: str, driver: Driver) -> Program:
         lowered.variables,
         lowered.thread_size,
         lowered.estimates,
-    )
-
-
-def _compiled(driver: Driver, program: Program) -> Program:
-    binary = driver.compile(program.source, program.name)
-    return Program(
-        program.name,
-        program.source,
-        binary,
-        program.slots,
-        program.variables,
-        program.thread_size,
-        program.estimates,
     )
