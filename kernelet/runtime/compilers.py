@@ -39,7 +39,7 @@ class Compilers:
         self._driver = driver
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._processes: list[subprocess.Popen[bytes]] = []
-        threads = 1 if driver.compiles_in_process else min(host.cores(), max(jobs, 1))
+        threads = min(jobs, 1 if driver.compiles_in_process else host.cores())
         work: list[Callable[[], None]] = [self._compile_here] * threads
         if driver.compiles_in_process:
             work += [self._compile_elsewhere] * _process_count(jobs)
