@@ -96,6 +96,8 @@ class _Writer:
         self.indent = 1
         self.counter = itertools.count(1)
         self.observe = observe
+        # The node that has the dtype of the equation being written.
+        self.typed: str | None = None
         # The sources of an op with a fixed number of them are unpacked once for all rules.
         self.arity = OP_TABLE[op].arity if op in OP_TABLE else 0
 
@@ -139,6 +141,7 @@ class _Writer:
 
     def write_rule(self, rule: Rule | Equation, pattern: UPat) -> None:
         self.indent = 1
+        self.typed = None
         self.line(f"# {rule.name}")
         bound: dict[str, str] = {}
         work: list[tuple[UPat, str]] = [(pattern, "node")]
@@ -171,8 +174,12 @@ class _Writer:
                 if source.constant or source.ops is not None:
                     either = [self._op_test(source, name) for name in ("o0", "o1")]
                     conditions.append(f"({' or '.join(either)})")
-        if pattern.dtype is not None:
+        if pattern.typed and self.typed is not None:
+            conditions.append(f"{variable}.dtype is {self.typed}.dtype")
+        elif pattern.dtype is not None:
             conditions.append(self._dtype_test(pattern.dtype, f"{variable}.dtype"))
+        if pattern.typed and self.typed is None:
+            self.typed = variable
         if pattern.arg is not ANYTHING and not pattern.constant:
             conditions.append(self._value_test(pattern.arg, f"{variable}.arg"))
         if isinstance(pattern.src, UPat):
@@ -200,6 +207,9 @@ class _Writer:
     def _value_test(self, wanted: object, variable: str) -> str:
         if callable(wanted):
             return f"{self.refer(wanted, 'fits')}({variable})"
+        if isinstance(wanted, bool):
+            # 1.0 == True, but a comparison with 1.0 is no negation.
+            return f"{variable} is {wanted}"
         if isinstance(wanted, float) and wanted == 0:
             sign = math.copysign(1.0, wanted)
             return f"{variable} == 0 and copysign(1.0, {variable}) == {sign}"
@@ -288,12 +298,8 @@ class _Writer:
         self._return(rule)
 
     def _finish_equation(self, rule: Equation, bound: dict[str, str]) -> None:
-        # Some node that has the equation's dtype and will be there to ask.
-        typed = "node"
-        if rule.left.dtype is not ANY_DTYPE:
-            names = [node.arg.name for node in rule.placeholders if node.dtype is ANY_DTYPE]
-            typed = next((bound[name] for name in names if bound[name][0] in "as"), "node")
-        self.line(f"found = {_Right(self, bound, typed).node(rule.right)}")
+        right = _Right(self, bound, self.typed or "node")
+        self.line(f"found = {right.node(rule.right)}")
         self._return(rule)
 
     def _return(self, rule: Rule | Equation) -> None:

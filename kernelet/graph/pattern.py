@@ -59,6 +59,7 @@ class UPat:
     allow_any_len: bool = False  # more sources than `src` has are fine
     alternatives: tuple[UPat, ...] = ()  # any of these instead
     constant: bool = False  # a constant seen through views; `arg` and `name` are of its value
+    typed: bool = False  # its dtype is the one of all nodes so marked, and `dtype` says which
 
     # ---- short forms ----
 
@@ -257,32 +258,36 @@ def equation(left: UOp, right: UOp, *, dtypes: Iterable[DType]) -> Equation:
     if missing:
         raise ArgumentError(f"equation {name}: {sorted(missing)} occur on the right side only.")
     allowed = tuple(dtypes)
-    typed = next((node for node in _breadth_first(left) if node.dtype is ANY_DTYPE), None)
-    return Equation(name, left, right, allowed, _to_pattern(left, typed, allowed))
+    return Equation(name, left, right, allowed, _to_pattern(left, None, allowed))
 
 
 def _placeholder_names(side: UOp) -> list[str]:
     return [node.arg.name for node in side.toposort() if isinstance(node.arg, PlaceholderArg)]
 
 
-def _breadth_first(root: UOp) -> list[UOp]:
-    found = [root]
-    for node in found:  # grows while it is read
-        found.extend(node.src)
-    return found
-
-
-def _to_pattern(node: UOp, typed: UOp | None, allowed: tuple[DType, ...]) -> UPat:
-    dtype = allowed if node is typed else None
+def _to_pattern(node: UOp, user: UOp | None, allowed: tuple[DType, ...]) -> UPat:
+    typed = node.dtype is ANY_DTYPE and _needs_test(node, user)
+    dtype = allowed if typed else None
     if isinstance(node.arg, PlaceholderArg):
         fixed = dtype if node.dtype is ANY_DTYPE else (node.dtype,)
-        return UPat(dtype=fixed, name=node.arg.name, constant=node.arg.constant)
+        return UPat(dtype=fixed, name=node.arg.name, constant=node.arg.constant, typed=typed)
     if node.op is Op.CONST:
-        return UPat(arg=node.arg, constant=True)
+        return UPat(dtype=dtype, arg=node.arg, constant=True, typed=typed)
     if node.op is Op.CAST and node.dtype is not ANY_DTYPE:
         dtype = (node.dtype,)
-    sources = [_to_pattern(source, typed, allowed) for source in node.src]
-    return UPat(node.op, dtype, sources if node.op in COMMUTATIVE else tuple(sources))
+    sources = [_to_pattern(source, node, allowed) for source in node.src]
+    kind = list if node.op in COMMUTATIVE else tuple
+    return UPat(node.op, dtype, kind(sources), typed=typed)
+
+
+def _needs_test(node: UOp, user: UOp | None) -> bool:
+    """Whether the dtype of a node does not follow from the one of the node that uses it."""
+    if user is None:
+        return True
+    if user.dtype is ANY_DTYPE and user.op is not Op.CAST:
+        return False
+    # The two sides of a comparison are alike, so one test will do.
+    return node is next(source for source in user.src if source.dtype is ANY_DTYPE)
 
 
 def _instance(node: UOp, dtype: DType, src: tuple[UOp, ...]) -> UOp:

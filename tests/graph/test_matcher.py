@@ -124,6 +124,22 @@ def test_equations_see_constants_through_views_and_fold_the_right_side() -> None
     assert matcher(vector + 1 + 2, None) is vector + 3
 
 
+def test_nodes_of_an_equation_on_either_side_of_a_comparison_are_of_one_dtype() -> None:
+    x, y = variables("x", "y")
+    flips = equation(x.logical_not().not_equal(y), x.not_equal(y), dtypes=(dtypes.bool,))
+    matcher = compile_matcher(Op.CMPNE, [flips])
+    assert matcher is not None
+    truth = A < B
+    real = A.cast(F32)
+    assert matcher(truth.logical_not().not_equal(A < 3), None) is truth.not_equal(A < 3)
+    assert matcher(real.not_equal(1.0).not_equal(A < 3), None) is None
+    mixed = compile_matcher(Op.AND, [equation((x < x) & (y < y), x < y, dtypes=INTEGERS)])
+    assert mixed is not None
+    assert mixed((A < A) & (B < B), None) is (A < B)
+    short = B.cast(dtypes.int8)
+    assert mixed((A < A) & (short < short), None) is None
+
+
 def test_a_comparison_made_on_the_right_side_is_bool() -> None:
     x, (c, d) = variables("x")[0], constants("c", "d")
     rules = [equation((x * c) < d, (c < d).where(x < c, d < x), dtypes=INTEGERS)]
