@@ -9,6 +9,7 @@ At a kink the slope is the one that PyTorch documents: relu, relu6 and abs have 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Literal, Self
 
 from kernelet.frontend.functions import Functions
@@ -18,6 +19,18 @@ class Activations(Functions):
     """relu and its many relatives."""
 
     __slots__ = ()
+
+    def sequential(self, layers: Sequence[Callable[[Self], Self]]) -> Self:
+        """The result of each layer given to the next.
+
+        >>> from kernelet import Tensor
+        >>> Tensor([-1.0, 2.0]).sequential([Tensor.relu, Tensor.exp2]).tolist()
+        [1.0, 4.0]
+        """
+        result = self
+        for layer in layers:
+            result = layer(result)
+        return result
 
     def relu(self) -> Self:
         """``np.maximum(x, 0)``; the slope at 0 is 0."""

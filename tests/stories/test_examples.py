@@ -1,0 +1,67 @@
+"""The examples run, are short, and do what they say."""
+
+import gzip
+import os
+import random
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run_example(name, **environment):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def write_blobs(folder):
+    """MNIST's files with a bright square for each digit, at a place that tells the digit."""
+    folder.mkdir(parents=True)
+    draw = random.Random(0)
+    for name, count in (("train", 1024), ("t10k", 500)):
+        labels = bytes(draw.randrange(10) for _ in range(count))
+        images = bytearray(count * 784)
+        for at, digit in enumerate(labels):
+            row, column = digit // 5 * 12 + draw.randrange(4), digit % 5 * 5 + draw.randrange(3)
+            for line in range(row, row + 8):
+                start = at * 784 + line * 28 + column
+                images[start : start + 5] = bytes([draw.randrange(150, 255)]) * 5
+        parts = {
+            "images-idx3": struct.pack(">4I", 0x803, count, 28, 28) + bytes(images),
+            "labels-idx1": struct.pack(">2I", 0x801, count) + labels,
+        }
+        for kind, data in parts.items():
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(data))
+
+
+@pytest.mark.slow
+def test_the_network_of_the_mnist_example_learns(tmp_path):
+    write_blobs(tmp_path / "mnist")
+    shown = run_example("mnist.py", KERNELET_DATA=str(tmp_path), EPOCHS="4", BATCH="64")
+    assert "steps/s" in shown
+    assert float(shown.split("test accuracy ")[1].split(" ")[0]) > 95
+
+
+def test_the_rule_example_shortens_the_graph():
+    shown = run_example("custom_rule.py")
+    assert "before: 15 nodes" in shown
+    assert "after: 5 nodes" in shown
+    assert "[2.0, 3.0, 4.0]" in shown
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) < 150
