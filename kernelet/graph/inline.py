@@ -120,12 +120,15 @@ def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:
 
 
 def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
-    """Read one element, gated as far as the offset is not proved to lie inside."""
-    gate = and_gates(gate, bounds_gate(offset, memory.arg.size))
+    """Read one element, gated unless the offset is proved to lie inside."""
+    address = UOp(Op.INDEX, dtypes.index, (memory, offset))
+    inside = bounds_gate(offset, memory.arg.size)
+    if inside is TRUE:
+        return UOp(Op.LOAD, memory.dtype, (address,))
+    gate = and_gates(gate, inside)
     if gate is FALSE:
         return UOp.const(0, memory.dtype)
-    address = UOp(Op.INDEX, dtypes.index, (memory, offset))
-    return UOp(Op.LOAD, memory.dtype, (address,) if gate is TRUE else (address, gate))
+    return UOp(Op.LOAD, memory.dtype, (address, gate))
 
 
 def refine_under_gate(index: Index, gate: UOp) -> tuple[Index, UOp]:

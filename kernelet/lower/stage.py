@@ -203,7 +203,7 @@ def _mirrored(stage: Stage, axis: int) -> list[Loop] | None:
     parts = _inner_parts(stage, axis)
     if len(parts) != 1:
         return None
-    constant, coefficients = terms_of(parts.pop())
+    _, coefficients = terms_of(parts.pop())
     loops = []
     expected = 1
     for atom, factor in sorted(coefficients.items(), key=lambda item: item[1]):
@@ -211,7 +211,7 @@ def _mirrored(stage: Stage, axis: int) -> list[Loop] | None:
             return None
         loops.append(Loop(axis, atom.src[0].arg, factor, atom.arg.kind))
         expected *= atom.src[0].arg
-    return list(reversed(loops)) if expected == stage.sizes[axis] and constant == 0 else None
+    return list(reversed(loops)) if expected == stage.sizes[axis] else None
 
 
 def _symbolic_size(stage: Stage, axis: int) -> Dim | None:
