@@ -1,0 +1,203 @@
+"""Arithmetic, comparison, selection and bits agree with numpy."""
+
+import math
+import operator
+
+import numpy as np
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError, DTypeError
+from kernelet.frontend.tensor import Tensor
+
+inf, nan = math.inf, math.nan
+FLOATS = np.array([[-3.5, -2.0, -0.5, 0.0], [0.25, 1.0, 2.5, 7.0]], np.float32)
+INTS = np.array([-7, -3, -1, 0, 1, 2, 5, 8], np.int32)
+
+
+def same(got: Tensor, want: object) -> None:
+    expected = np.asarray(want)
+    found = got.numpy()
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv]
+BINARY += [operator.mod, operator.lt, operator.le, operator.gt, operator.ge, operator.eq]
+BINARY += [operator.ne]
+
+
+@pytest.mark.parametrize("operation", BINARY, ids=lambda operation: operation.__name__)
+def test_operators_on_floats_are_those_of_numpy(operation: object) -> None:
+    y = np.array([[2.0], [-1.5]], np.float32)
+    same(operation(Tensor(FLOATS), Tensor(y)), operation(FLOATS, y))
+    same(operation(Tensor(FLOATS), 2.5), operation(FLOATS, np.float32(2.5)))
+    same(operation(2.5, Tensor(y)), operation(np.float32(2.5), y))
+
+
+@pytest.mark.parametrize("operation", BINARY, ids=lambda operation: operation.__name__)
+def test_operators_on_integers_are_those_of_numpy(operation: object) -> None:
+    y = np.array([2, -2, 3, -3, 5, -5, 7, 1], np.int32)
+    want = operation(INTS, y)
+    same(
+        operation(Tensor(INTS), Tensor(y)), want.astype(np.float32) if want.dtype == float else want
+    )
+    want = operation(7, y)
+    same(operation(7, Tensor(y)), want.astype(np.float32) if want.dtype == float else want)
+
+
+def test_division_of_integers_by_zero_gives_zero() -> None:
+    x, zero = Tensor([7, -7, 0]), Tensor([0, 0, 0])
+    assert (x // zero).tolist() == [0, 0, 0]
+    assert (x % zero).tolist() == [0, 0, 0]
+    assert (Tensor([1.0, -1.0, 0.0]) / 0).numpy().tolist()[:2] == [inf, -inf]
+
+
+def test_division_rounds_as_asked() -> None:
+    x, y = Tensor([7, -7, 7, -7]), Tensor([2, 2, -2, -2])
+    assert x.div(y, rounding_mode="trunc").tolist() == [3, -3, -3, 3]
+    assert x.div(y, rounding_mode="floor").tolist() == [3, -4, -4, 3]
+    assert x.float().div(y, rounding_mode="trunc").tolist() == [3.0, -3.0, -3.0, 3.0]
+    assert x.fmod(y).tolist() == [1, -1, 1, -1]
+    assert x.float().fmod(y).tolist() == [1.0, -1.0, 1.0, -1.0]
+    with pytest.raises(ArgumentError, match="ceil"):
+        x.div(y, rounding_mode="ceil")  # type: ignore[arg-type]
+
+
+def test_integers_wrap() -> None:
+    assert (Tensor([127], dtype="int8") + 1).tolist() == [-128]
+    assert (Tensor([3], dtype="uint8") - Tensor([5], dtype="uint8")).tolist() == [254]
+    assert (-Tensor([1], dtype="uint8")).tolist() == [255]
+    assert (Tensor([2**62]) * 4).tolist() == [0]
+    assert (Tensor([-(2**31)]) // -1).tolist() == [-(2**31)]
+
+
+def test_bools_add_as_or_and_multiply_as_and() -> None:
+    x, y = Tensor([True, True, False]), Tensor([True, False, False])
+    assert (x + y).tolist() == [True, True, False]
+    assert (x * y).tolist() == [True, False, False]
+    assert (1 - x).tolist() == [0, 0, 1]
+    with pytest.raises(DTypeError, match="bool"):
+        x - y
+    with pytest.raises(DTypeError, match="bool"):
+        -x
+
+
+def test_extremes_keep_nan_and_work_for_every_type() -> None:
+    x, y = np.array([nan, 1, -1, inf]), np.array([1, nan, 0, -inf])
+    np.testing.assert_array_equal(Tensor(x).maximum(Tensor(y)).numpy(), np.maximum(x, y))
+    np.testing.assert_array_equal(Tensor(x).minimum(Tensor(y)).numpy(), np.minimum(x, y))
+    for dtype in ("uint8", "int8", "uint32", "int64"):
+        a, b = np.array([0, 1, 100, 127], dtype), np.array([3, 0, 99, 127], dtype)
+        assert Tensor(a).minimum(Tensor(b)).tolist() == np.minimum(a, b).tolist()
+        assert Tensor(a).maximum(Tensor(b)).tolist() == np.maximum(a, b).tolist()
+    assert Tensor([-(2**31), 5]).minimum(0).tolist() == [-(2**31), 0]
+    assert Tensor([True, False]).minimum(Tensor([True, True])).tolist() == [True, False]
+
+
+def test_clamp_limits_both_ends() -> None:
+    same(Tensor(FLOATS).clamp(-1, 2), np.clip(FLOATS, -1, 2))
+    same(Tensor(FLOATS).clip(min=0.5), np.clip(FLOATS, 0.5, None))
+    same(Tensor(INTS).clamp(max=2), np.clip(INTS, None, 2))
+    assert math.isnan(Tensor([nan]).clamp(0, 1).item())
+    with pytest.raises(ArgumentError, match="clamp"):
+        Tensor(INTS).clamp()
+
+
+@pytest.mark.parametrize("name", ["abs", "sign", "floor", "ceil", "trunc", "round", "square"])
+def test_roundings_and_signs_are_those_of_numpy(name: str) -> None:
+    x = np.array([-2.5, -1.5, -0.7, -0.5, 0.0, 0.5, 1.5, 2.5, 3.2, 1e10, inf, -inf], np.float32)
+    same(getattr(Tensor(x), name)(), getattr(np, name)(x))
+    same(getattr(Tensor(INTS), name)(), getattr(np, name)(INTS))
+
+
+def test_round_keeps_decimals() -> None:
+    same(Tensor([1.234, -5.678]).round(2), np.array([1.23, -5.68], np.float32))
+    assert Tensor([2.25]).frac().tolist() == [0.25]
+
+
+def test_copysign_sees_negative_zero() -> None:
+    same(Tensor([1.0, 2.0, 3.0]).copysign(Tensor([-0.0, 0.0, -5.0])), np.float32([-1, 2, -3]))
+
+
+def test_comparisons_with_nan_are_false() -> None:
+    x = Tensor([nan, 1.0])
+    assert [(x <= 1).tolist(), (x >= 1).tolist()] == [[False, True], [False, True]]
+    assert [(x == x).tolist(), (x != x).tolist()] == [[False, True], [True, False]]
+
+
+def test_comparisons_with_numbers_outside_the_type_are_right() -> None:
+    x = Tensor([0, 200], dtype="uint8")
+    assert [(x < 300).tolist(), (x > -1).tolist()] == [[True, True], [True, True]]
+    assert (Tensor([5]) < 2**40).tolist() == [True]
+    assert (Tensor([1, 2]) > 1.5).tolist() == [False, True]
+
+
+def test_kinds_of_numbers_are_told_apart() -> None:
+    x = Tensor([1.0, nan, inf, -inf])
+    assert x.isnan().tolist() == [False, True, False, False]
+    assert x.isinf().tolist() == [False, False, True, True]
+    assert x.isinf(detect_negative=False).tolist() == [False, False, True, False]
+    assert x.isfinite().tolist() == [True, False, False, False]
+    assert Tensor([1]).isinf().tolist() == [False]
+
+
+def test_isclose_is_that_of_numpy() -> None:
+    x, y = np.array([1.0, 1.0, inf, nan, 0.0]), np.array([1.000001, 1.1, inf, nan, 1e-9])
+    for equal_nan in (False, True):
+        got = Tensor(x).isclose(Tensor(y), equal_nan=equal_nan)
+        assert got.tolist() == np.isclose(x, y, equal_nan=equal_nan).tolist()
+
+
+def test_logic_looks_at_truth() -> None:
+    x, y = Tensor([0, 2, 0, 3]), Tensor([0.0, 0.0, 1.0, 5.0])
+    assert x.logical_and(y).tolist() == [False, False, False, True]
+    assert x.logical_or(y).tolist() == [False, True, True, True]
+    assert x.logical_xor(y).tolist() == [False, True, True, False]
+    assert x.logical_not().tolist() == [True, False, True, False]
+
+
+def test_bits_are_those_of_numpy() -> None:
+    y = np.array([3, 5, -1, 7, 0, 6, 2, 1], np.int32)
+    same(Tensor(INTS) & Tensor(y), INTS & y)
+    same(Tensor(INTS) | 5, INTS | 5)
+    same(5 ^ Tensor(INTS), 5 ^ INTS)
+    same(~Tensor(INTS), ~INTS)
+    assert (~Tensor([0, 255], dtype="uint8")).tolist() == [255, 0]
+    assert (~Tensor([True, False])).tolist() == [False, True]
+    with pytest.raises(DTypeError, match="bits"):
+        Tensor([1.0]) & 1
+
+
+def test_shifts_of_all_bits_are_defined() -> None:
+    x = Tensor([1, -8, 2**30])
+    assert (x << 2).tolist() == [4, -32, 0]
+    assert (x >> 2).tolist() == [0, -2, 2**28]
+    assert (x << 32).tolist() == [0, 0, 0]
+    assert (x >> 40).tolist() == [0, -1, 0]
+    assert (Tensor([255], dtype="uint8") >> Tensor([9], dtype="uint8")).tolist() == [0]
+
+
+def test_where_selects_in_both_spellings() -> None:
+    condition = Tensor([True, False, True])
+    x, y = Tensor([1.0, 2.0, 3.0]), Tensor([10, 20, 30])
+    assert condition.where(x, y).tolist() == [1.0, 20.0, 3.0]
+    assert Tensor.where(condition, x, 0).tolist() == [1.0, 0.0, 3.0]
+    assert x.where(condition, y).tolist() == [1.0, 20.0, 3.0]
+    assert condition.where(1, 0).dtype is dtypes.int32
+    assert condition.where(1.5, 0).tolist() == [1.5, 0.0, 1.5]
+    assert condition.where(Tensor([1], dtype="int8"), 2).dtype is dtypes.int8
+    assert Tensor([[True], [False]]).where(x, 0.0).shape == (2, 3)
+
+
+def test_masked_fill_keeps_the_type() -> None:
+    filled = Tensor([1.0, 2.0], dtype="half").masked_fill(Tensor([True, False]), -inf)
+    assert (filled.tolist(), filled.dtype) == ([-inf, 2.0], dtypes.float16)
+    assert Tensor([1, 2]).masked_fill(Tensor([True, False]), 7.9).tolist() == [7, 2]
+
+
+def test_lerp_and_the_fused_products_follow_their_formulas() -> None:
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 6.0])
+    assert x.lerp(y, 0.25).tolist() == [1.5, 3.0]
+    assert x.addcmul(x, y, value=2).tolist() == [7.0, 26.0]
+    assert x.addcdiv(y, x).tolist() == [4.0, 5.0]

@@ -1,0 +1,85 @@
+"""Broadcasting, promotion and axes follow the rules that numpy and PyTorch users know."""
+
+import numpy as np
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from kernelet.frontend.primitives import as_dtype, broadcast_shape, promote_scalar, show_shape
+from kernelet.frontend.tensor import Tensor
+from kernelet.graph.uop import UOp
+
+
+def test_shapes_broadcast_from_the_right() -> None:
+    assert broadcast_shape((2, 1, 4), (3, 1), ()) == (2, 3, 4)
+    assert broadcast_shape((0, 1), (1, 5)) == (0, 5)
+
+
+def test_shapes_that_do_not_fit_are_named_with_the_axis() -> None:
+    with pytest.raises(ShapeError, match=r"add: cannot broadcast \(3, 4\) with \(2, 4\): axis 0"):
+        Tensor.ones(3, 4) + Tensor.ones(2, 4)
+
+
+def test_bound_variables_broadcast_with_themselves_and_with_one() -> None:
+    n = UOp.variable("n", 1, 9).bind(4)
+    assert broadcast_shape((n, 1), (n, 3)) == (n, 3)
+    assert show_shape((n, 3)) == "(n=4, 3)"
+    with pytest.raises(ShapeError, match="n=4"):
+        broadcast_shape((n,), (5,))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "result"),
+    [
+        (dtypes.int64, 0.5, dtypes.float32),
+        (dtypes.float16, 1.5, dtypes.float16),
+        (dtypes.float16, 7, dtypes.float16),
+        (dtypes.int8, 7, dtypes.int8),
+        (dtypes.uint8, True, dtypes.uint8),
+        (dtypes.bool, 1, dtypes.int32),
+        (dtypes.bool, 1.0, dtypes.float32),
+        (dtypes.bool, True, dtypes.bool),
+    ],
+)
+def test_a_number_of_the_same_kind_does_not_promote(
+    dtype: object, number: object, result: object
+) -> None:
+    assert promote_scalar(dtype, number) is result  # type: ignore[arg-type]
+    assert (Tensor([1], dtype=dtype) + number).dtype is result  # type: ignore[arg-type, operator]
+
+
+def test_numpy_numbers_count_as_python_numbers() -> None:
+    assert (Tensor([1.0], dtype="half") * np.float64(2)).dtype is dtypes.float16
+    assert (np.float32(2) * Tensor([1, 2])).tolist() == [2.0, 4.0]
+    assert (Tensor([1.0, 2.0]) + np.array([1, 2], np.int32)).tolist() == [2.0, 4.0]
+
+
+def test_dtypes_have_names() -> None:
+    assert as_dtype("half") is dtypes.float16
+    with pytest.raises(ArgumentError, match="float8"):
+        as_dtype("float8")
+
+
+def test_bitcast_keeps_the_bits() -> None:
+    assert Tensor([1.0]).bitcast(dtypes.uint32).tolist() == [0x3F800000]
+    with pytest.raises(DTypeError, match="float32 has 4 bytes"):
+        Tensor([1.0]).bitcast(dtypes.uint8)
+
+
+def test_axes_count_from_both_ends() -> None:
+    x = Tensor.ones(2, 3, 4)
+    assert (x.axis(-1), x.axes((2, -3)), x.axes(None)) == (2, (0, 2), (0, 1, 2))
+    with pytest.raises(IndexingError, match="axis 3"):
+        x.axis(3)
+    with pytest.raises(IndexingError, match="twice"):
+        x.axes((1, -2))
+
+
+def test_operands_must_be_numbers_or_tensors() -> None:
+    with pytest.raises(ArgumentError, match="str"):
+        Tensor([1]) + "1"  # type: ignore[operator]
+
+
+def test_a_bound_variable_is_an_operand() -> None:
+    n = UOp.variable("n", 1, 9).bind(4)
+    assert (Tensor([1, 2]) + n).tolist() == [5, 6]  # type: ignore[operator]
