@@ -144,7 +144,7 @@ class _Renderer:
         else:
             self._lines.open(f"for lane, x in enumerate({text}):")
             if gate is not None and not is_one_gate:
-                self._lines.open(f"if {self._use(gate)}[lane]:")
+                self._lines.open(f"if {self._vector(gate)}[lane]:")
             self._lines.add(f"store_{value.dtype.name}({name}, {offset} + lane, x)")
             if gate is not None and not is_one_gate:
                 self._lines.close()
@@ -164,6 +164,9 @@ class _Renderer:
             raise_unexpected(node, "it is used before it is computed")
         return self._values[node]
 
+    def _vector(self, node: UOp) -> str:
+        return f"({self._use(node)})" if node.op is Op.CONST else self._use(node)
+
     def _one_gate(self, gate: UOp) -> str:
         scalar = repeated_source(gate)
         return self._use(gate if scalar is None else scalar)
@@ -180,7 +183,8 @@ class _Renderer:
                 return f"({sources[0]},) * {lanes}"
             return f"({', '.join(sources)})"
         if op is Op.EXTRACT:
-            return f"{sources[0]}[{node.arg}]" if node.src[0].dtype.lanes > 1 else sources[0]
+            source = node.src[0]
+            return f"{self._vector(source)}[{node.arg}]" if source.dtype.lanes > 1 else sources[0]
         if lanes == 1:
             return _lane(node, sources)
         letters = ["x", "y", "z"][: len(sources)]
@@ -200,7 +204,7 @@ class _Renderer:
         else:
             text = f"load_{scalar.name}({name}, {offset} + lane)"
             if gate is not None and gate.dtype.lanes > 1:
-                text, gate = f"{text} if {self._use(gate)}[lane] else {zero}", None
+                text, gate = f"{text} if {self._vector(gate)}[lane] else {zero}", None
             text = f"tuple([{text} for lane in range({lanes})])"
         if gate is None:
             return text

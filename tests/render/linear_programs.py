@@ -27,6 +27,8 @@ C_FLAGS = [
     "-Wall",
     "-Werror",
     "-Wno-unused-variable",
+    "-Wno-unused-but-set-variable",
+    "-Wno-tautological-compare",
     "-Wno-unused-parameter",
     "-shared",
     "-fPIC",
