@@ -36,6 +36,7 @@ THREAD_WORK = 1 << 16  # fewer steps than this are not worth waking a thread
 SCRATCH_BYTES = 1 << 15  # the largest row kept in scratch
 TILE_ROWS = 8
 DOT_TILE = 4
+GATHER_COST = 3.0  # reading lanes one by one and putting them together
 FINISH_COST = 24  # joining the lanes of one accumulator
 
 
@@ -172,7 +173,7 @@ def _lanes_for(size: int, widest: int) -> int:
 def _move_cost(address: UOp, gate: UOp | None, variable: UOp, lanes: int) -> float:
     stride = _stride(address.src[1], variable)
     if stride is None or stride not in (0, 1):
-        return 1.2
+        return GATHER_COST
     masked = gate is not None and variable in ranges_in(gate)
     return (1.5 if masked else 1.0) / lanes
 
@@ -281,15 +282,19 @@ def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
     return best
 
 
-def _reuse(sites: Iterable[Site], variable: UOp) -> float:
-    """How many loads do not move with a loop, weighted by how often they run."""
+def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
+    """How many loads do not move with a loop, weighted by how often they run.
+
+    A vector counts twice: a number for all lanes can be read by the instruction that uses it.
+    """
     found = 0.0
     for site in sites:
         if variable not in site.loops:
             continue
         for load in site.loads:
-            if variable not in ranges_in(load.src[0].src[1]):
-                found += site.weight
+            moves = ranges_in(load.src[0].src[1])
+            if variable not in moves:
+                found += site.weight * (2 if lane in moves else 1)
     return found
 
 
@@ -365,6 +370,10 @@ class _Planner:
             row = self._row_axis(tiled, {vector}) if tiled else None
             if row is not None:
                 splits.append(Split(self._axis(row), self._tile_rows(row), "unroll"))
+                # One vector wide, the tile needs a second axis to have enough sums under way.
+                other = self._row_axis(tiled, {vector, row}) if count == 1 else None
+                if other is not None:
+                    splits.append(Split(self._axis(other), self._tile_rows(other, 2), "unroll"))
             if count > 1:
                 splits.append(Split(axis, self.lanes.lanes * count, "unroll"))
             splits.append(Split(axis, self.lanes.lanes, "vector"))
@@ -401,10 +410,11 @@ class _Planner:
     def _row_axis(self, sites: list[Site], without: set[UOp]) -> UOp | None:
         """The output loop along which most loads are reused."""
         best, found = 0.0, None
+        lane = self.lanes.variable
         for variable in reversed(self.analysis.ranges):
             if variable in without or variable.src[0].op is not Op.CONST:
                 continue
-            reuse = _reuse(sites, variable)
+            reuse = _reuse(sites, variable, lane)
             if reuse > best:
                 best, found = reuse, variable
         return found
