@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import dtypes
-from kernelet.frontend.device import Device
-from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op as Ops
 from kernelet.graph.uop import UOp
 
 if TYPE_CHECKING:
     from kernelet import nn
+    from kernelet.frontend.device import Device
     from kernelet.frontend.jit import TinyJit
+    from kernelet.frontend.tensor import Tensor
     from kernelet.graph.pattern import UPat
     from kernelet.graph.rewrite import PatternMatcher, graph_rewrite
 
@@ -28,7 +28,9 @@ Variable = UOp.variable
 
 # Loaded when they are first named, so that importing the package stays quick.
 _LATER = {
+    "Device": "kernelet.frontend.device",
     "PatternMatcher": "kernelet.graph.rewrite",
+    "Tensor": "kernelet.frontend.tensor",
     "TinyJit": "kernelet.frontend.jit",
     "UPat": "kernelet.graph.pattern",
     "graph_rewrite": "kernelet.graph.rewrite",
@@ -42,7 +44,9 @@ def __getattr__(name: str) -> object:
     if path is None:
         raise AttributeError(f"kernelet has no {name!r}")
     module = importlib.import_module(path)
-    return module if path == f"kernelet.{name}" else getattr(module, name)
+    value: object = module if path == f"kernelet.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
 
 
 __all__ = [

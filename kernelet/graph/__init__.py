@@ -1,1 +1,5 @@
-""""""
+"""Stage 2: the one language. Nodes, rules that rewrite them, index arithmetic, and what they mean.
+
+In:  nodes.
+Out: nodes.
+"""
