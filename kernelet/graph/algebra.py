@@ -12,7 +12,7 @@ normal form of their own in `division.py`.
 from __future__ import annotations
 
 from kernelet.base.dtype import DType, dtypes
-from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold
+from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold, is_power_of_two
 from kernelet.graph.ops import COMMUTATIVE, ELEMENTWISE, Op
 from kernelet.graph.pattern import (
     ANY_DTYPE,
@@ -25,7 +25,7 @@ from kernelet.graph.pattern import (
     rule,
     variables,
 )
-from kernelet.graph.rewrite import RuleSet
+from kernelet.graph.rewrite import RuleSet, graph_rewrite
 from kernelet.graph.uop import UOp
 
 BOOLEAN = (dtypes.bool,)
@@ -137,10 +137,10 @@ _ANY_CONSTANT = UPat(tuple(sorted(CONSTANT_OPS)))
 
 @rule(UPat(tuple(sorted(ELEMENTWISE - {Op.BITCAST})), src=_ANY_CONSTANT, name="node"))
 def constants_are_computed(node: UOp) -> UOp | None:
-    """2 + 3 -> 5"""
+    """2 + 3 -> 5, but 1 / 41 stays: x * (1 / 41) becomes x / 41, which is rounded once"""
     values = [constant_value(source) for source in node.src]
     known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    if len(known) < len(values) or (node.op is Op.RECIPROCAL and not is_power_of_two(known[0])):
         return None
     return constant_like(node, node.dtype, fold(node.op, node.dtype, *known))
 
@@ -259,6 +259,11 @@ ALGEBRA = RuleSet(
     *CASTS.rules,
     *BOUNDS.rules,
 )
+
+
+def simplify(root: UOp) -> UOp:
+    """The graph with every rule of the algebra applied."""
+    return graph_rewrite(root, ALGEBRA)
 
 
 # ---- loops: apart, for a LOOP or END node may still need its RANGE ----

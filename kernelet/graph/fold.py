@@ -6,6 +6,8 @@ Out: the number, or the node, that the device would have computed.
 
 from __future__ import annotations
 
+import math
+
 from kernelet.base.dtype import DType, Scalar, round_to
 from kernelet.graph.ops import OP_TABLE, Op
 from kernelet.graph.uop import UOp
@@ -33,3 +35,12 @@ def constant_like(node: UOp, dtype: DType, value: Scalar) -> UOp:
 def fold(op: Op, dtype: DType, *values: Scalar) -> Scalar:
     """The result of an elementwise op (not BITCAST) on numbers, as `dtype` holds it."""
     return round_to(dtype, OP_TABLE[op].meaning(*values))
+
+
+def is_power_of_two(value: Scalar) -> bool:
+    """Whether 1 / `value` is exact: 2**n, -2**n, zero, or not finite.
+
+    >>> is_power_of_two(0.25), is_power_of_two(41)
+    (True, False)
+    """
+    return not value or not math.isfinite(value) or abs(math.frexp(value)[0]) == 0.5

@@ -187,3 +187,8 @@ def test_softmax_of_halves_is_rounded_once() -> None:
     got = Tensor(x).softmax()
     assert got.dtype is dtypes.float16
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-3)
+
+
+def test_the_mean_of_equal_numbers_is_that_number() -> None:
+    for count in (41, 47, 82):
+        assert Tensor([1.0] * count).mean().item() == 1.0

@@ -3,7 +3,7 @@
 import math
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.fold import constant_like, constant_value, fold
+from kernelet.graph.fold import constant_like, constant_value, fold, is_power_of_two
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
@@ -36,3 +36,8 @@ def test_folding_wraps_and_rounds() -> None:
     assert fold(Op.CAST, dtypes.uint8, -1.5) == 0
     assert fold(Op.CMPLT, dtypes.bool, 1, 2) is True
     assert fold(Op.ADD, dtypes.float16.vec(2), 0.1, 0.2) == fold(Op.ADD, dtypes.float16, 0.1, 0.2)
+
+
+def test_only_exact_reciprocals_are_folded() -> None:
+    assert [is_power_of_two(value) for value in (1.0, -0.25, 1024, 0.0, math.inf)] == [True] * 5
+    assert not any(is_power_of_two(value) for value in (41.0, 3, 0.1))
