@@ -120,12 +120,15 @@ def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:
 
 
 def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
-    """Read one element, gated unless the offset is proved to lie inside."""
+    """Read one element, gated unless the offset is proved to lie inside.
+
+    Where the gate holds, every index on the way down was inside its axis, so the offset is inside.
+    """
     address = UOp(Op.INDEX, dtypes.index, (memory, offset))
     inside = bounds_gate(offset, memory.arg.size)
     if inside is TRUE:
         return UOp(Op.LOAD, memory.dtype, (address,))
-    gate = and_gates(gate, inside)
+    gate = inside if gate is TRUE else gate
     if gate is FALSE:
         return UOp.const(0, memory.dtype)
     return UOp(Op.LOAD, memory.dtype, (address, gate))

@@ -145,7 +145,8 @@ class NestWriter(Staging):
         chain = (*stage.place, *stage.ranges)
         node = stage.node
         inliner = self.inliner(chain, {})
-        sources = tuple(inliner.expression(source, index) for source in node.src)
+        gate = stage.gate
+        sources = tuple(inliner.expression(source, index, gate) for source in node.src)
         value = UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
         loops, tile = stage.loops(tile=False), stage.loops(tile=True)
@@ -210,7 +211,7 @@ class NestWriter(Staging):
             axes[axis] = fixed[axis] if axis in fixed else _variable(next(free))
         index = tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
         absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
-        value = self.inliner(around, absorbed).expression(node.src[0], index)
+        value = self.inliner(around, absorbed).expression(node.src[0], index, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
 
 

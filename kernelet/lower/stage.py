@@ -21,6 +21,8 @@ from kernelet.graph.division import (
     TRUE,
     ZERO,
     add_index,
+    and_gates,
+    bounds_gate,
     index_of,
     scale_index,
     subtract_index,
@@ -73,6 +75,12 @@ class Stage:
         """Where in the value its own loops stand."""
         axes = enumerate(self.lo)
         return tuple(add_index(lo, coordinate_of(self.nest, self.ranges, a)) for a, lo in axes)
+
+    @property
+    def gate(self) -> UOp:
+        """Where its own loops are inside the value: a box read under padding may stick out."""
+        pairs = zip(self.coordinates, self.node.shape, strict=True)
+        return and_gates(*[bounds_gate(at, dim) for at, dim in pairs if dim != 1])
 
     def address(self, index: Index) -> UOp:
         """The scratch element that holds the value at `index`."""
