@@ -167,7 +167,7 @@ class Functions(Elementwise):
         size = (self.abs().eq(1) | power.eq(0)).where(1.0, size)
         whole = power.eq(power.trunc())
         odd = (power * 0.5).ne((power * 0.5).trunc())
-        negative = whole.where(odd.where(-size, size), math.nan)
+        negative = whole.where(odd.where(-size, size), self.isinf().where(size, math.nan))
         at_zero = power.eq(1).where(self, (power < 1).where(self.sqrt(), 0.0))
         at_zero = (power < 0).where(odd.where(self.reciprocal(), math.inf), at_zero)
         result = (self < 0).where(negative, self.eq(0).where(at_zero, size))

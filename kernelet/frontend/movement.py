@@ -160,8 +160,9 @@ class Movement(Shaping):
                 )
             total = add_dims(total, part.shape[axis])
         begin: Dim = 0
-        placed = []
-        for part in parts:
+        placed: list[Self] = []
+        filled = [part for part in parts if part.shape[axis] != 0] or parts[:1]
+        for part in filled:
             end = add_dims(begin, part.shape[axis])
             pads: list[tuple[Dim, Dim]] = [(0, 0)] * first.ndim
             pads[axis] = (begin, subtract_dims(total, end))
@@ -322,8 +323,7 @@ class Movement(Shaping):
         parts = _tensors([self, *others])
         if indexing == "xy" and len(parts) > 1:
             grids = parts[1].meshgrid(parts[0], *parts[2:])
-            swapped = [grid.transpose(0, 1) for grid in grids]
-            return (swapped[1], swapped[0], *swapped[2:])
+            return (grids[1], grids[0], *grids[2:])
         shape = tuple(part.shape[0] if part.ndim else 1 for part in parts)
         return tuple(
             part.reshape([-1 if at == axis else 1 for at in range(len(parts))])._expand(shape)

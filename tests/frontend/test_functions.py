@@ -1,0 +1,103 @@
+"""Mathematical functions agree with numpy and math over their whole range."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.frontend.tensor import Tensor
+
+inf, nan = math.inf, math.nan
+POINTS = [
+    -30,
+    -3.3,
+    -1,
+    -0.7,
+    -1e-3,
+    -1e-8,
+    0,
+    1e-8,
+    1e-3,
+    0.2,
+    0.5,
+    1,
+    2.5,
+    30,
+    100,
+    inf,
+    -inf,
+    nan,
+]
+NAMES = ["exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan"]
+NAMES += ["arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"]
+NAMES += ["reciprocal"]
+
+
+def close(got: Tensor, want: object, rtol: float) -> None:
+    np.testing.assert_allclose(got.numpy(), np.asarray(want), rtol=rtol, atol=rtol * 0.05)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-9)])
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_are_those_of_numpy(name: str, dtype: type, rtol: float) -> None:
+    x = np.array(POINTS, dtype)
+    with np.errstate(all="ignore"):
+        close(getattr(Tensor(x), name)(), getattr(np, name)(x), rtol)
+
+
+def test_erf_is_that_of_math() -> None:
+    x = np.linspace(-6, 6, 101)
+    close(Tensor(x).erf(), [math.erf(value) for value in x], 1e-9)
+    assert Tensor([inf, -inf]).erf().tolist() == [1.0, -1.0]
+
+
+def test_functions_of_integers_are_float32() -> None:
+    assert Tensor([1, 4]).sqrt().dtype is dtypes.float32
+    assert Tensor([1, 4]).rsqrt().tolist() == [1.0, 0.5]
+
+
+def test_logaddexp_survives_infinities() -> None:
+    x, y = np.array([-inf, 2.0, inf, inf, 1.0]), np.array([-inf, -inf, 1.0, inf, 1000.0])
+    close(Tensor(x).logaddexp(Tensor(y)), np.logaddexp(x, y), 1e-9)
+
+
+def test_atan2_knows_the_quadrants() -> None:
+    y, x = np.array([1.0, 1, -1, -1, 0, 1, -1]), np.array([1.0, -1, -1, 1, 2, 0, 0])
+    close(Tensor(y).atan2(Tensor(x)), np.arctan2(y, x), 1e-9)
+
+
+BASES = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, inf, -inf, nan]
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, -0.5, 1.5, -1.5, 100, inf, -inf])
+def test_powers_of_numbers_are_those_of_numpy(exponent: float) -> None:
+    x = np.array([base for base in BASES if not (abs(exponent) == 0.5 and base == -inf)])
+    with np.errstate(all="ignore"):
+        close(Tensor(x) ** exponent, x ** float(exponent), 1e-9)
+
+
+def test_powers_of_tensors_are_those_of_numpy() -> None:
+    x = np.repeat(np.array(BASES), 8).reshape(-1, 8)
+    y = np.array([0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 1.5, -1.5])
+    with np.errstate(all="ignore"):
+        close(Tensor(x) ** Tensor(y), x**y, 1e-9)
+        close(2.0 ** Tensor(y), 2.0**y, 1e-9)
+        close((-2.0) ** Tensor(y), (-2.0) ** y, 1e-9)
+        close(0.0 ** Tensor(y), 0.0**y, 1e-9)
+
+
+def test_powers_of_integers_are_exact_and_wrap() -> None:
+    x = np.array([-3, -1, 0, 1, 2, 7], np.int64)
+    assert (Tensor(x) ** 13).tolist() == (x**13).tolist()
+    assert (Tensor(x) ** Tensor([0, 1, 2, 3, 5, 11])).tolist() == [1, -1, 0, 1, 32, 7**11]
+    assert (3 ** Tensor([0, 1, 20])).dtype is dtypes.int32
+    assert (Tensor([2, 1, -1, 0]) ** Tensor([-1, -2, -3, 2])).tolist() == [0, 1, -1, 0]
+    with pytest.raises(ArgumentError, match="pow"):
+        Tensor(x) ** -1
+
+
+def test_powers_of_integers_to_fractions_are_floats() -> None:
+    close(Tensor([4, 9]) ** 0.5, np.float32([2, 3]), 1e-6)
+    assert (Tensor([2, 3]) ** 2.0).dtype is dtypes.float32
