@@ -15,11 +15,9 @@ from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.bounds import Bounds
-from kernelet.graph.infer import Dim
+from kernelet.graph.infer import Dim, order_key
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-
-OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
 
 
 class Terms(NamedTuple):
@@ -76,7 +74,9 @@ def terms_of(index: UOp) -> Terms:
         if node is last:
             break
     terms = Terms(constant, dict(reversed(coefficients.items())))
-    index.cache["terms"] = terms
+    # An atom is its own only term: kept on itself it would be freed late.
+    if index not in coefficients:
+        index.cache["terms"] = terms
     return terms
 
 
@@ -98,26 +98,9 @@ def sum_of(constant: int, coefficients: Mapping[UOp, int]) -> UOp:
     assert node is not None
     if constant:
         node = UOp(Op.ADD, dtypes.index, (node, index_const(constant)))
-    node.cache.setdefault("terms", Terms(constant, dict(ordered)))
+    if node not in ordered:
+        node.cache.setdefault("terms", Terms(constant, dict(ordered)))
     return node
-
-
-def order_key(node: UOp) -> OrderKey:
-    """A key that sorts atoms by what they are, the same in every process."""
-    key = node.cache.get("order")
-    if key is None:
-        number, text = 0, ""
-        if node.op is Op.RANGE:
-            number = node.arg.number
-        elif node.op is Op.CONST:
-            number = node.arg
-        elif node.op is Op.VARIABLE:
-            text = node.arg.name
-        key = (int(node.op), number, text, tuple(order_key(source) for source in node.src))
-        if node.op is Op.RANGE:
-            key = (0, number, node.arg.kind, key[3])
-        node.cache["order"] = key
-    return key  # type: ignore[no-any-return]
 
 
 def _recombine_digits(constant: int, found: dict[UOp, int]) -> tuple[int, dict[UOp, int]]:
@@ -227,14 +210,17 @@ def divide_index(index: UOp, divisor: Dim) -> UOp:
     if divisor == 1:
         return index
     constant, coefficients = terms_of(index)
-    quotient = {atom: f // divisor for atom, f in coefficients.items() if f // divisor}
-    rest = {atom: f % divisor for atom, f in coefficients.items() if f % divisor}
     offset, constant = divmod(constant, divisor)
-    remainder = sum_of(constant, rest)
-    low, high = remainder.bounds
-    if low // divisor == high // divisor:
-        return sum_of(offset + int(low // divisor), quotient)
-    return add_index(sum_of(offset, quotient), _quotient_atom(remainder, divisor))
+    remainder = quotient = ZERO
+    for reduce_factor in (_least, _nearest):
+        rest = {atom: reduce_factor(f, divisor) for atom, f in coefficients.items()}
+        remainder = sum_of(constant, rest)
+        quotients = {atom: (f - rest[atom]) // divisor for atom, f in coefficients.items()}
+        quotient = sum_of(offset, quotients)
+        low, high = remainder.bounds
+        if low // divisor == high // divisor:
+            return add_index(quotient, index_const(int(low // divisor)))
+    return add_index(quotient, _quotient_atom(remainder, divisor))
 
 
 def _quotient_atom(index: UOp, divisor: int) -> UOp:
@@ -272,16 +258,23 @@ def modulo_index(index: UOp, divisor: Dim) -> UOp:
         for part, amount in terms_of(inner).coefficients.items():
             reduced[part] = (reduced.get(part, 0) + factor * amount) % divisor
         constant += factor * terms_of(inner).constant
-    for signed in (reduced, {a: _nearest(f, divisor) for a, f in reduced.items()}):
-        remainder = sum_of(constant % divisor, signed)
+    remainder = ZERO
+    for reduce_factor in (_least, _nearest):
+        rest = {atom: reduce_factor(f, divisor) for atom, f in reduced.items()}
+        remainder = sum_of(constant % divisor, rest)
         low, high = remainder.bounds
         if low // divisor == high // divisor:
             return add_index(remainder, index_const(-int(low // divisor) * divisor))
-    return _remainder_atom(sum_of(constant % divisor, reduced), divisor)
+    return _remainder_atom(remainder, divisor)
+
+
+def _least(factor: int, divisor: int) -> int:
+    return factor % divisor
 
 
 def _nearest(factor: int, divisor: int) -> int:
-    return factor - divisor if 2 * factor > divisor else factor
+    least = factor % divisor
+    return least - divisor if 2 * least > divisor else least
 
 
 def _inner_modulo(atom: UOp, divisor: int) -> UOp:
