@@ -257,6 +257,8 @@ class Indexing(Movement):
                 f"setitem: a value of shape {show_shape(value.shape)} does not fit "
                 f"{show_shape(shape)}. Give a shape that broadcasts to it."
             )
+        if 0 in shape:
+            return self
         values = value._broadcast_to(shape)
         lead = range(first, first + index.ndim)
         others = [axis for axis in range(values.ndim) if axis not in lead]

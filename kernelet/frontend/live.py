@@ -18,6 +18,7 @@ from kernelet import engine
 from kernelet.base.dtype import DType
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import toposort_with_sizes
 
 
 class Handle(Protocol):
@@ -92,11 +93,23 @@ def realize(tensors: Iterable[Handle]) -> None:
     if pending:
         nodes = [tensor.uop for tensor in pending]
         readers = _keep_readers(nodes, {id(tensor) for tensor in pending})
-        engine.realize([*[reader.uop for reader in readers], *nodes])
+        kept = [reader.uop for reader in readers]
+        if kept and _bind_differently([*kept, *nodes]):
+            for node in kept:
+                engine.realize([node])
+            kept = []
+        engine.realize([*kept, *nodes])
         wanted.extend(readers)
     leaves = _required_nodes()
     for tensor in wanted:
         settle(tensor, leaves)
+
+
+def _bind_differently(nodes: Iterable[UOp]) -> bool:
+    """Whether some Variable has several values in these graphs, so that they run apart."""
+    found: dict[UOp, UOp] = {}
+    order = toposort_with_sizes(UOp.sink(*nodes))
+    return any(found.setdefault(n.src[0], n) is not n for n in order if n.op is Op.BIND)
 
 
 def settle(tensor: Handle, leaves: Collection[UOp] | None = None) -> None:

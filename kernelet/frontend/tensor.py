@@ -167,10 +167,10 @@ class Tensor(
         tensor = self._wrap(uop)
         if uop.op in (Op.PAD, Op.EXPAND):
             return tensor
-        base = None if self._base is None else self._base()
+        base = self._root()
         step = () if uop.op is Op.DETACH else (uop,)
-        tensor._base = weakref.ref(self) if base is None else self._base
-        tensor._steps = step if base is None else (*self._steps, *step)
+        tensor._base = weakref.ref(base)
+        tensor._steps = step if base is self else (*self._steps, *step)
         return tensor
 
     # ---- facts ----
@@ -329,16 +329,24 @@ class Tensor(
     def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
         """`value` in this tensor's shape and type."""
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
-        if given.ndim > self.ndim or broadcast_shape(given.shape, self.shape) != self.shape:
+        fits = broadcast_shape(given.shape, self.shape, name=name) == self.shape
+        if given.ndim > self.ndim or not fits:
             raise ShapeError(
                 f"{name}: a value of shape {show_shape(given.shape)} does not fit "
                 f"{show_shape(self.shape)}. Give a shape that broadcasts to it."
             )
         return given.cast(self.dtype)._broadcast_to(self.shape)
 
-    def _write(self, value: Tensor) -> None:
+    def _root(self) -> Tensor:
+        """The tensor that this one is a view of, while it exists."""
         base = None if self._base is None else self._base()
-        if base is None:
+        return self if base is None else base
+
+    def _write(self, value: Tensor) -> None:
+        base = self._root()
+        if 0 in value.shape:
+            return
+        if base is self:
             self._overwrite((), value)
         else:
             base._overwrite(self._steps, value)
@@ -384,7 +392,7 @@ class Tensor(
             return
         part, picks = self._part(index)
         filled = part._with_picks(picks, given) if picks else part._as_value(given, "setitem")
-        if part is self or part._base is not None:
+        if part._root() is self._root():
             part._write(filled)
         else:
             self._write(self._replaced(part, filled))
