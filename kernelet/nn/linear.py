@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import final
 
 from kernelet.frontend.tensor import Tensor
-from kernelet.nn.parameter import fan_in_bound, uniform
+from kernelet.nn.parameter import fan_in_bound, normal, uniform
 
 
 @final
@@ -36,7 +35,7 @@ class Embedding:
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
-        self.weight = uniform(math.sqrt(6 / (vocab_size + embed_size)), vocab_size, embed_size)
+        self.weight = normal(vocab_size, embed_size)
 
     def __call__(self, index: Tensor) -> Tensor:
         return self.weight[index]

@@ -31,7 +31,7 @@ class BatchNorm:
         self.track_running_stats = track_running_stats
         self.weight = filled(1, num_features) if affine else None
         self.bias = filled(0, num_features) if affine else None
-        self.num_batches_tracked = filled(0, dtype=dtypes.int64)
+        self.num_batches_tracked = filled(0, dtype=dtypes.int64, requires_grad=False)
         if track_running_stats:
             self.running_mean = filled(0, num_features, requires_grad=False)
             self.running_var = filled(1, num_features, requires_grad=False)

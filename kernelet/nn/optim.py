@@ -12,18 +12,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import final
 
+from kernelet import engine
 from kernelet.base.config import current
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, GradientError
+from kernelet.frontend import live
 from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
 from kernelet.nn.parameter import filled
 
 
 class Optimizer(ABC):
     """Parameters, a learning rate, and a formula for one step.
 
-    Parameters with ``requires_grad=False`` (a batch norm's running statistics) are not moved;
-    `schedule_step` includes them so that what is pending for them runs with the step.
+    Tensors with ``requires_grad=False`` (a batch norm's running statistics) are not moved; what is
+    pending for them runs with the step, given here or not.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float | Tensor) -> None:
@@ -61,18 +65,24 @@ class Optimizer(ABC):
                 f"{type(self).__name__}.step: TRAINING is 0, so dropout and batch statistics were "
                 "off in the forward pass. Put the step in `with Tensor.train():`."
             )
-        moved = [at for at, each in enumerate(self.params) if each.grad is not None]
-        if not moved:
+        self._check_gradients()
+        changed = self._update()
+        return [*self.params, *changed, *self.buffers, *_pending_state()]
+
+    def _check_gradients(self) -> None:
+        without = [at for at, each in enumerate(self.params) if each.grad is None]
+        if without:
+            shown = [f"number {at} of shape {self.params[at].shape}" for at in without[:3]]
+            more = f" and {len(without) - 3} more" if len(without) > 3 else ""
             raise GradientError(
-                f"{type(self).__name__}.step: none of the {len(self.params)} parameters has a "
-                "gradient. Call backward() on a loss that depends on them first."
+                f"{type(self).__name__}.step: {len(without)} of the {len(self.params)} parameters "
+                f"have no gradient: {', '.join(shown)}{more}. Call backward() on a loss that "
+                "depends on them; leave out what the loss does not use."
             )
-        changed = self._update(moved)
-        return [*[self.params[at] for at in moved], *changed, *self.buffers]
 
     @abstractmethod
-    def _update(self, moved: list[int]) -> list[Tensor]:
-        """Assign new values to the parameters at `moved`; the state tensors that changed."""
+    def _update(self) -> list[Tensor]:
+        """Assign new values to the parameters; the state tensors that changed with them."""
 
     # ---- for the formulas ----
 
@@ -90,8 +100,8 @@ class Optimizer(ABC):
         """The learning rate where the parameter is."""
         return self._lr.to(self.params[at].device)
 
-    def _state_value(self, value: float) -> Tensor:
-        return Tensor([value], device=self.device, dtype=dtypes.float32, requires_grad=False)
+    def _state_value(self, *values: float) -> Tensor:
+        return Tensor(values, device=self.device, dtype=dtypes.float32, requires_grad=False)
 
     def _zeros(self) -> list[Tensor]:
         """A tensor of zeros for each parameter."""
@@ -125,9 +135,51 @@ def _sorted_out(name: str, given: Iterable[object]) -> tuple[list[Tensor], list[
     return list(trained.values()), list(kept.values())
 
 
+def _pending_state() -> list[Tensor]:
+    """Untrained tensors with a write that has not run, as running statistics after a forward pass.
+
+    Left alone they would grow from step to step, and a captured step would not replay them.
+    """
+    return [
+        each
+        for each in live.live_tensors()
+        if isinstance(each, Tensor) and each.required is False and _is_pending(each.uop)
+    ]
+
+
+def _is_pending(node: UOp) -> bool:
+    return live.split_view(node)[1].op is Op.AFTER and engine.realized(node) is None
+
+
 def _state_dtype(dtype: DType) -> DType:
     # The steps are far smaller than the values: 16 bits would round them away.
     return dtypes.float32 if dtype.itemsize < 4 else dtype
+
+
+@final
+class OptimizerGroup:
+    """Several optimizers that step together, as for parts with rates of their own."""
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        self.optimizers = optimizers
+
+    @property
+    def params(self) -> list[Tensor]:
+        """The parameters of all of them."""
+        return [each for optimizer in self.optimizers for each in optimizer.params]
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self) -> None:
+        """Move all parameters once."""
+        Tensor.realize(*self.schedule_step())
+
+    def schedule_step(self) -> list[Tensor]:
+        """The tensors that a step changes, with the new values pending: realize them to step."""
+        return [each for optimizer in self.optimizers for each in optimizer.schedule_step()]
 
 
 @final
@@ -153,8 +205,8 @@ class SGD(Optimizer):
         self.nesterov, self.classic = nesterov, classic
         self.velocity = self._zeros() if momentum else []
 
-    def _update(self, moved: list[int]) -> list[Tensor]:
-        for at in moved:
+    def _update(self) -> list[Tensor]:
+        for at in range(len(self.params)):
             step = self._gradient(at)
             if self.weight_decay:
                 step = step + self._value(at) * self.weight_decay
@@ -167,7 +219,7 @@ class SGD(Optimizer):
             if not self.classic:
                 step = step * self._rate(at)
             self.params[at].assign((self._value(at) - step).cast(self.params[at].dtype))
-        return [self.velocity[at] for at in moved] if self.momentum else []
+        return self.velocity
 
 
 class Moments(Optimizer):
@@ -184,33 +236,30 @@ class Moments(Optimizer):
         super().__init__(params, lr)
         self.b1, self.b2 = betas
         self.eps, self.weight_decay = eps, weight_decay
-        # The betas to the power of the number of steps.
-        self.b1_t, self.b2_t = self._state_value(1.0), self._state_value(1.0)
         self.m, self.v = self._zeros(), self._zeros()
+        # 1 - beta**steps, kept as such: near 0 a difference of floats would be rough.
+        self.corrections = self._state_value(0.0, 0.0)
+        self._kept = self._state_value(*betas)
+        self._added = self._state_value(1 - self.b1, 1 - self.b2)
 
-    def _update(self, moved: list[int]) -> list[Tensor]:
-        powers = (self.b1_t * self.b1, self.b2_t * self.b2)
-        for at in moved:
-            step = self._step_of(at, self._direction(at, powers))
+    def _update(self) -> list[Tensor]:
+        corrections = self.corrections * self._kept + self._added
+        for at in range(len(self.params)):
+            step = self._step_of(at, self._direction(at, corrections))
             value = self._value(at) - step
             self.params[at].assign(value.cast(self.params[at].dtype))
-        self.b1_t.assign(powers[0])
-        self.b2_t.assign(powers[1])
-        return [self.b1_t, self.b2_t, *[self.m[at] for at in moved], *[self.v[at] for at in moved]]
+        self.corrections.assign(corrections)
+        return [self.corrections, *self.m, *self.v]
 
-    def _direction(self, at: int, powers: tuple[Tensor, Tensor]) -> Tensor:
+    def _direction(self, at: int, corrections: Tensor) -> Tensor:
         """``m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps)`` after this gradient."""
         gradient = self._decayed(at)
-        device = self.params[at].device
+        scale = corrections.to(self.params[at].device)
         first = self.m[at] * self.b1 + gradient * (1 - self.b1)
         second = self.v[at] * self.b2 + gradient * gradient * (1 - self.b2)
         self.m[at].assign(first)
         self.v[at].assign(second)
-        first, second = (
-            moment / (1 - power.to(device))
-            for moment, power in zip((first, second), powers, strict=True)
-        )
-        return first / (second.sqrt() + self.eps)
+        return first / scale[0] / ((second / scale[1]).sqrt() + self.eps)
 
     def _decayed(self, at: int) -> Tensor:
         return self._gradient(at)

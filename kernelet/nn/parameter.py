@@ -17,6 +17,11 @@ def uniform(bound: float, *shape: int) -> Tensor:
     return Tensor(Tensor.uniform(*shape, low=-bound, high=bound).contiguous())
 
 
+def normal(*shape: int) -> Tensor:
+    """A parameter whose elements have mean 0 and deviation 1."""
+    return Tensor(Tensor.randn(*shape).contiguous())
+
+
 def fan_in_bound(fan_in: int) -> float:
     """PyTorch's bound for weights and biases: kaiming uniform with a = sqrt(5)."""
     return 1 / math.sqrt(fan_in) if fan_in else 0.0

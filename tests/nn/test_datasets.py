@@ -64,7 +64,7 @@ def test_missing_digits_are_downloaded_once(folder, serve):
         files[path.name.removesuffix(".gz")] = sha256(gzip.decompress(path.read_bytes()))
     patched = {name: digest.hexdigest() for name, digest in sorted(files.items(), reverse=True)}
     with serve(folder / "published") as url, pytest.MonkeyPatch.context() as patch:
-        order = [name for name in datasets._MNIST_FILES]
+        order = list(datasets._MNIST_FILES)
         patch.setattr(datasets, "_MNIST_FILES", {name: patched[name] for name in order})
         first = datasets.mnist(base_url=url)
     again = datasets.mnist(base_url=NO_SERVER)
@@ -155,12 +155,46 @@ def test_the_folder_is_yours_or_one_in_the_cache(tmp_path):
         assert datasets.data_folder() == str(tmp_path / "data")
 
 
-def test_the_real_digits_have_the_published_shape():
+def test_only_the_batches_are_taken_out_of_an_archive(folder):
+    with tarfile.open(folder / "cifar-10-binary.tar.gz", "w:gz") as packed:
+        names = [*[f"data_batch_{number}.bin" for number in range(1, 6)], "test_batch.bin"]
+        for name in (*names, "../../outside", "readme.html"):
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = 3073
+            packed.addfile(member, io.BytesIO(bytes(3073)))
+    assert len(datasets.cifar(base_url=NO_SERVER)[0]) == 5
+    assert sorted(os.listdir(folder / "cifar-10-batches-bin")) == names
+
+
+def test_an_archive_without_a_batch_is_named(folder):
+    with tarfile.open(folder / "cifar-10-binary.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz: CIFAR-10 archive"):
+        datasets.cifar(base_url=NO_SERVER)
+
+
+def real_folder(name):
     data = config.current().data_folder
-    if not data or not (Path(data) / "mnist").is_dir():
-        pytest.skip("KERNELET_DATA holds no mnist folder")
-    images, labels, test_images, test_labels = datasets.mnist()
+    if not data or not (Path(data) / name).is_dir():
+        pytest.skip(f"KERNELET_DATA holds no {name} folder")
+    return Path(data) / name
+
+
+def test_the_published_digits_pass_the_check(tmp_path, serve):
+    published = real_folder("mnist")
+    if not all((published / f"{name}.gz").exists() for name in datasets._MNIST_FILES):
+        pytest.skip("KERNELET_DATA holds a part of MNIST")
+    with serve(published) as url, Context(KERNELET_DATA=str(tmp_path)):
+        images, labels, test_images, test_labels = datasets.mnist(base_url=url)
     assert images.shape == (60000, 1, 28, 28)
     assert test_images.shape == (10000, 1, 28, 28)
-    assert labels[:5].tolist() == [5, 0, 4, 1, 9]
-    assert test_labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert labels.data()[:5] == bytes([5, 0, 4, 1, 9])
+    assert test_labels.data()[:5] == bytes([7, 2, 1, 0, 4])
+
+
+def test_the_real_photographs_have_ten_classes():
+    real_folder("cifar-10-batches-bin")
+    images, labels, test_images, test_labels = datasets.cifar()
+    assert images.shape == (len(labels), 3, 32, 32)
+    assert test_images.shape == (len(test_labels), 3, 32, 32)
+    assert set(labels.data()) == set(test_labels.data()) == set(range(10))

@@ -14,7 +14,7 @@ DATA = bytes(range(256)) * 100
 class Broken(http.server.SimpleHTTPRequestHandler):
     """Promises more than it sends."""
 
-    def do_GET(self):  # noqa: N802
+    def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Length", "1000")
         self.end_headers()

@@ -25,3 +25,10 @@ def test_two_parameters_of_one_value_are_two():
 def test_a_layer_without_inputs_starts_at_zero():
     assert parameter.fan_in_bound(0) == 0.0
     assert parameter.fan_in_bound(4) == 0.5
+
+
+def test_normal_parameters_have_mean_0_and_deviation_1():
+    Tensor.manual_seed(1)
+    values = parameter.normal(100, 100)
+    assert abs(values.mean().item()) < 0.05
+    assert abs(values.std().item() - 1) < 0.05
