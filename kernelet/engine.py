@@ -134,6 +134,15 @@ def _without_binds(node: UOp) -> tuple[UOp, dict[str, int]]:
 # ---- what a graph needs ----
 
 
+def _stored(node: UOp) -> UOp | None:
+    """The memory to read `node` from: a number is written into the code, though it be stored too."""
+    known = None if node.op is Op.CONST else _realized.get(node)
+    if known is None or node.device is not None:
+        return known
+    # A value of no device is computed again where it is in the memory of another device.
+    return known if _base(known).device == default_device() else None
+
+
 @dataclass(slots=True)
 class Prepared:
     """A graph in the form that schedules are kept by, and what was taken out of it."""
@@ -162,7 +171,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
         if node.op is Op.BIND:
             _note_bind(node, values, binds, mapping)
             continue
-        known = _realized.get(node)
+        known = _stored(node)
         if known is not None:
             mapping[node] = known
             _note_buffer(_base(known), buffers)
