@@ -216,7 +216,8 @@ class _Boundaries:
     def is_contraction(self, node: UOp) -> bool:
         """Whether each element read takes part in many results: matrix products, convolutions."""
         value = node.src[0]
-        while value.op is Op.CAST:
+        while value.op in MOVEMENT or value.op in (Op.CAST, Op.REDUCE):
+            # A sum of windows of products, as in the gradient of a convolution, is one too.
             value = value.src[0]
         if value.op is not Op.MUL:
             return False

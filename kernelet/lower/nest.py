@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kernelet.base.dtype import DType, Scalar, dtypes
-from kernelet.graph.division import ZERO, add_index, index_const, scale_index, sum_indices
+from kernelet.graph.division import TRUE, ZERO, add_index, index_const, scale_index, sum_indices
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import OP_TABLE, Op
 from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower.expand import replace_ranges
 from kernelet.lower.stage import (
     Stage,
     Staging,
@@ -127,12 +128,13 @@ class NestWriter(Staging):
     def _root(self) -> Writer:
         nest = root_nest(self.kernel, self.plan)
         ranges = self.open_ranges(nest)
-        index = root_coordinates(self.kernel, self.plan, nest, ranges)
-        inliner = self.inliner(ranges)
+        index, behind = root_coordinates(self, nest, ranges)
         stores = []
         for statement in self.kernel.src:
             target, value = statement.src
-            stores.append(store(target_address(target, index), inliner.expression(value, index)))
+            found = self.expression(value, index, ranges, None, TRUE, behind)
+            address = replace_ranges(target_address(target, index), behind)
+            stores.append(store(address, found))
         group = [UOp(Op.BLOCK, dtypes.void, tuple(stores))] if len(stores) > 1 else stores
         tile = tuple(variable for variable in ranges if variable.arg.kind in TILE_KINDS)
         loops = tuple(variable for variable in ranges if variable.arg.kind not in TILE_KINDS)
@@ -144,9 +146,8 @@ class NestWriter(Staging):
         index = stage.coordinates
         chain = (*stage.place, *stage.ranges)
         node = stage.node
-        inliner = self.inliner(chain, {})
         gate = stage.gate
-        sources = tuple(inliner.expression(source, index, gate) for source in node.src)
+        sources = tuple(self.expression(source, index, chain, None, gate) for source in node.src)
         value = UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
         loops, tile = stage.loops(tile=False), stage.loops(tile=True)
@@ -211,7 +212,7 @@ class NestWriter(Staging):
             axes[axis] = fixed[axis] if axis in fixed else _variable(next(free))
         index = tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
         absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
-        value = self.inliner(around, absorbed).expression(node.src[0], index, stage.gate)
+        value = self.expression(node.src[0], index, around, absorbed, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
 
 
@@ -232,7 +233,7 @@ class _Lanes:
         size = stage.node.src[0].shape[group.axis]
         assert isinstance(size, int), "a symbolic axis has no lanes"
         arg = stage.memory.arg
-        number = len(writer.numbering) + arg.number + 1
+        number = writer.last_number + arg.number
         dtype = stage.node.dtype
         self.memory = UOp(Op.SCRATCH, dtype, (), ScratchArg(number, arg.size * width))
         steps, unroll, lane = writer.open_ranges(

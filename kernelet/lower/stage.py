@@ -23,18 +23,21 @@ from kernelet.graph.division import (
     add_index,
     and_gates,
     bounds_gate,
+    index_const,
     index_of,
     scale_index,
+    substitute_index,
     subtract_index,
     terms_of,
 )
-from kernelet.graph.infer import Dim
+from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.inline import Index, Inliner, Place
-from kernelet.graph.movement import movement_index, unflatten_index
+from kernelet.graph.movement import movement_index, product_of, unflatten_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import TILE_KINDS, Chain, Reading, place_value, split_index
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of
+from kernelet.lower.expand import replace_ranges
 from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
 
 
@@ -119,6 +122,7 @@ class Staging:
         order = [node for node in kernel.toposort() if node in self.numbering or node in stored]
         for node in stored:
             self.numbering[node] = len(values) + 1 + inner.index(node)
+        self.last_number = len(values) + len(inner) + 1
         # Readers come before what they read.
         self.order = list(reversed(order))
         self.stages: dict[UOp, Stage] = {}
@@ -139,12 +143,48 @@ class Staging:
 
     # ---- reading ----
 
-    def inliner(self, chain: Chain, loops: Mapping[UOp, Chain] | None = None) -> Inliner:
-        """Expressions inside the loops of `chain`; reads of other stages are recorded.
+    def expression(
+        self,
+        node: UOp,
+        index: Index,
+        chain: Chain,
+        loops: Mapping[UOp, Chain] | None = None,
+        gate: UOp = TRUE,
+        given: Mapping[UOp, UOp] | None = None,
+    ) -> UOp:
+        """The value of `node` inside the loops of `chain`; reads of other stages are recorded.
 
         A reduction in `loops` is the sum that these loops are for: its source is read instead.
+
+        Coordinates made of several loops stand behind one variable while indices are computed:
+        (x // 5 * 5 + x % 5) is x for a variable, but not for 16 * i + j.
         """
-        opened = loops or {}
+        index, behind = self.stand_ins(index, node.shape)
+        behind |= given or {}
+        value = self._inliner(chain, loops or {}, behind).expression(node, index, gate)
+        return replace_ranges(value, behind) if behind else value
+
+    def stand_ins(self, index: Index, shape: Shape) -> tuple[Index, dict[UOp, UOp]]:
+        """The index with variables for composed coordinates, and what stands behind each."""
+        made: list[UOp] = []
+        behind: dict[UOp, UOp] = {}
+        for position, dim in zip(index, shape, strict=True):
+            low, high = position.bounds
+            if not position.src or position.op is Op.RANGE or not isinstance(dim, int):
+                made.append(position)
+            elif low < 0 or high >= dim:
+                # It may stick out of the value, so it cannot pass for one of its indices.
+                made.append(position)
+            else:
+                arg = RangeArg(next(self.numbers), "axis")
+                variable = UOp(Op.RANGE, dtypes.index, (index_const(dim),), arg)
+                behind[variable] = position
+                made.append(variable)
+        return tuple(made), behind
+
+    def _inliner(
+        self, chain: Chain, opened: Mapping[UOp, Chain], behind: Mapping[UOp, UOp]
+    ) -> Inliner:
         evaluated: set[UOp] = set()
 
         def read_stage(place: Place) -> UOp | Place | None:
@@ -156,7 +196,10 @@ class Staging:
                 axes = dict(zip(node.arg.axes, opened[node], strict=True))
                 index = [axes.get(axis, position) for axis, position in enumerate(place.index)]
                 return Place(node.src[0], tuple(index), place.gate)
-            return self.read(node, place.index, chain) if node in self.numbering else None
+            if node not in self.numbering:
+                return None
+            index = [substitute_index(position, behind) for position in place.index]
+            return self.read(node, tuple(index), chain)
 
         return Inliner(read_stage)
 
@@ -285,18 +328,20 @@ def root_nest(kernel: UOp, plan: Plan) -> Nest:
     return apply_transforms(tuple(nest), plan.root)
 
 
-def root_coordinates(kernel: UOp, plan: Plan, nest: Nest, ranges: Chain) -> Index:
-    """The index of the outputs at one iteration of all loops."""
-    shape = output_shape(kernel)
+def root_coordinates(staging: Staging, nest: Nest, ranges: Chain) -> tuple[Index, dict[UOp, UOp]]:
+    """The index of the outputs at one iteration of all loops, and what its variables stand for."""
+    shape, plan = output_shape(staging.kernel), staging.plan
     merged = plan.merged or tuple((axis,) for axis in range(len(shape)))
+    positions = tuple(coordinate_of(nest, ranges, group) for group in range(len(merged)))
+    sizes = tuple(product_of(tuple(shape[axis] for axis in axes)) for axes in merged)
+    positions, behind = staging.stand_ins(positions, sizes)
     index: list[UOp] = []
-    for group, axes in enumerate(merged):
-        position = coordinate_of(nest, ranges, group)
+    for position, axes in zip(positions, merged, strict=True):
         if len(axes) == 1:
             index.append(position)
         else:
             index += unflatten_index(position, tuple(shape[axis] for axis in axes))
-    return tuple(index)
+    return tuple(index), behind
 
 
 def target_address(target: UOp, index: Index) -> UOp:
