@@ -21,7 +21,6 @@ from kernelet.graph.uop import UOp
 from kernelet.render.c_casts import bitcast, cast
 from kernelet.render.c_helpers import Prelude, mask_dtype
 from kernelet.render.c_memory import (
-    is_in_heap,
     lane_address,
     memory_dtype,
     scratch_lines,
@@ -29,11 +28,11 @@ from kernelet.render.c_memory import (
 )
 from kernelet.render.c_types import SIGNED, literal, scalar_name
 from kernelet.render.renderer import (
+    BOOL_OPERATIONS,
     Lines,
+    Walker,
     gate_of,
-    outline,
     raise_unexpected,
-    register_name,
     repeated_source,
     safe_divisor,
 )
@@ -55,7 +54,6 @@ _OPERATORS: dict[Op, tuple[str, int]] = {
     Op.SHR: (">>", _LOOSE),
 }
 _BITWISE = frozenset({Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR})
-_BOOL_OPERATORS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.SUB: Op.XOR, Op.CMPNE: Op.XOR}
 _FUNCTIONS = {Op.SQRT: "sqrt", Op.TRUNC: "trunc", Op.MULACC: "fma"}
 _MAY_OVERFLOW = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.SHL, Op.NEG, Op.MULACC})
 _PARAMETERS = "parameters"  # what all parameters are, as far as overlap goes
@@ -77,31 +75,24 @@ def render(program: Sequence[UOp], name: str) -> str:
 
 
 @final
-class _Renderer:
-    """Walks a program once; values used once are written where they are used."""
+class _Renderer(Walker):
+    """Values used once are written where they are used."""
 
     def __init__(self, program: Sequence[UOp], name: str) -> None:
-        self._program = program
-        self._name = name
-        self._outline = outline(program)
+        super().__init__(program, name)
         self._prelude = Prelude()
         self._lines = Lines()
-        self._named: dict[UOp, str] = dict(self._outline.names)
         self._waiting: dict[UOp, _Text] = {}  # not written yet: used once, further down
-        self._addresses: dict[UOp, tuple[str, str]] = {}
         self._masks: dict[UOp, DType] = {}
         self._reads: set[object] = set()
-        self._count = 0
 
     def source(self) -> str:
         """The whole text."""
-        self._lines.open(f"{signature(self._outline, self._name)} {{")
-        for line in scratch_lines(self._outline, self._prelude):
+        self._lines.open(f"{signature(self.outline, self.name)} {{")
+        for line in scratch_lines(self.outline, self._prelude):
             self._lines.add(line)
-        for position, node in enumerate(self._program):
-            self._visit(node, self._outline.uses[position])
-        self._write_waiting(lambda _: True)
-        if is_in_heap(self._outline):
+        self.walk()
+        if self.outline.is_in_heap:
             self._lines.add("__builtin_free(heap);")
         self._lines.close("}")
         prelude = self._prelude.text()
@@ -114,100 +105,77 @@ class _Renderer:
 
     # ---- statements ----
 
-    def _visit(self, node: UOp, uses: int) -> None:
-        op = node.op
-        if op in (Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST):
-            return
-        if op is Op.RANGE:
-            self._open_loop(node)
-        elif op is Op.END:
-            self._write_waiting(lambda _: True)
-            self._lines.close("}")
-        elif op is Op.INDEX:
-            self._address(node, uses)
-        elif op is Op.STORE:
-            self._store(node)
-        elif uses:
-            self._reads = set()
-            text, level = self._expression(node)
-            value = _Text(text, level, frozenset(self._reads))
-            if uses == 1 and len(text) <= _INLINE_LENGTH:
-                self._waiting[node] = value
-            else:
-                self._define(node, value)
-
-    def _open_loop(self, node: UOp) -> None:
-        name = self._named[node]
-        first, end = "0", self._use(node.src[0], _SUM)
+    def open_loop(self, node: UOp) -> None:
+        """for (...) {"""
+        name, first, end = self.values[node], "0", self._use(node.src[0], _SUM)
         if node.arg.kind == "thread":
             first, end = "thread_begin", "thread_end"
         # What is computed before a loop is written before it.
-        self._write_waiting(lambda _: True)
+        self._write_waiting()
         self._lines.open(f"for (long long {name} = {first}; {name} < {end}; {name}++) {{")
 
-    def _define(self, node: UOp, value: _Text) -> None:
-        name = f"v{self._count}"
-        self._count += 1
-        self._named[node] = name
-        self._lines.add(f"const {self._type(node)} {name} = {value.text};")
+    def close_loop(self, node: UOp) -> None:
+        """The closing brace."""
+        self._write_waiting()
+        self._lines.close("}")
 
-    def _write_waiting(self, condition: Callable[[_Text], bool]) -> None:
-        for node, value in list(self._waiting.items()):
-            if condition(value):
-                del self._waiting[node]
-                self._define(node, value)
-
-    def _address(self, node: UOp, uses: int) -> None:
-        memory, offset = node.src
-        name = self._named[memory]
-        if memory.op is Op.SCRATCH and memory.arg.register:
-            self._addresses[node] = (register_name(name, memory, int(offset.arg)), "")
-            return
+    def address(self, node: UOp, uses: int) -> str:
+        """The offset, in elements; a variable if it is used again or reads memory."""
+        offset = node.src[1]
         waiting = self._waiting.get(offset)
         if waiting is not None and (uses > 1 or waiting.reads):
-            self._define(offset, self._waiting.pop(offset))
-        self._addresses[node] = (name, self._use(offset, _SUM))
+            self._write(offset)
+        return self._use(offset, _SUM)
+
+    def compute(self, node: UOp, uses: int) -> None:
+        """const T v = ...; or nothing yet."""
+        self._reads = set()
+        text, level = self._expression(node)
+        self._waiting[node] = _Text(text, level, frozenset(self._reads))
+        if uses > 1 or len(text) > _INLINE_LENGTH:
+            self._write(node)
+
+    def _write(self, node: UOp) -> None:
+        value, name = self._waiting.pop(node), self.fresh()
+        self.values[node] = name
+        self._lines.add(f"const {self._type(node)} {name} = {value.text};")
+
+    def _write_waiting(self, memory: object = None) -> None:
+        """Write what waits, or only what reads a memory that is about to change."""
+        for node, value in list(self._waiting.items()):
+            if memory is None or memory in value.reads:
+                self._write(node)
 
     def _memory(self, node: UOp) -> object:
         memory = node.src[0]
-        return _PARAMETERS if memory.op is Op.PARAM else self._addresses[node][0]
+        return _PARAMETERS if memory.op is Op.PARAM else self.addresses[node][0]
 
-    def _store(self, node: UOp) -> None:
-        index, value = node.src[0], node.src[1]
-        gate = gate_of(node)
-        name, offset = self._addresses[index]
-        lane_gate = gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None
-        if lane_gate and gate is not None and offset:
-            mask = self._mask_text(gate, mask_dtype(value.dtype), _LOOSE)
-            stored = self._stored_lanes(value)
+    def store(self, node: UOp) -> None:
+        """An assignment, under an `if` where it has a gate."""
+        index, value, gate = node.src[0], node.src[1], gate_of(node)
+        name, offset = self.addresses[index]
+        is_lanes = value.dtype.lanes > 1
+        if value.dtype.is_bool and is_lanes:
+            mask = memory_dtype(value.dtype)
+            sign, limit = ("-", _ATOM) if offset else ("", _LOOSE)
+            text = sign + self._mask_text(value, mask, limit)
+        else:
+            text = self._use(value, _LOOSE)
+        if gate is not None and gate.dtype.lanes > 1:
+            if not offset:
+                raise_unexpected(node, "a register is stored under a gate of lanes")
+            flags = self._mask_text(gate, mask_dtype(value.dtype), _LOOSE)
             helper = self._prelude.store(memory_dtype(value.dtype))
             address = lane_address(name, offset, value.dtype)
-            statement = f"{helper}({address}, {mask}, {stored});"
+            statement = f"{helper}({address}, {flags}, {text});"
         else:
-            statement = self._assignment(node, name, offset)
-            if lane_gate and gate is not None:
-                raise_unexpected(node, "a register is stored under a gate of lanes")
-            if gate is not None:
-                statement = f"if ({self._scalar_gate(gate)}) {statement}"
-        overwritten = self._memory(index)
-        self._write_waiting(lambda waiting: overwritten in waiting.reads)
+            target = f"{name}[{offset}]" if offset else name
+            if offset and is_lanes:
+                target = f"*({self._prelude.type(memory_dtype(value.dtype))}*)({name} + {offset})"
+            condition = "" if gate is None else f"if ({self._use(gate, _SUM)}) "
+            statement = f"{condition}{target} = {text};"
+        self._write_waiting(self._memory(index))
         self._lines.add(statement)
-
-    def _assignment(self, node: UOp, name: str, offset: str) -> str:
-        value = node.src[1]
-        if not offset:
-            if value.dtype.is_bool and value.dtype.lanes > 1:
-                return f"{name} = {self._mask_text(value, self._mask(node.src[0].src[0]), _LOOSE)};"
-            return f"{name} = {self._use(value, _LOOSE)};"
-        if value.dtype.lanes == 1:
-            return f"{name}[{offset}] = {self._use(value, _LOOSE)};"
-        kind = self._prelude.type(memory_dtype(value.dtype))
-        return f"*({kind}*)({name} + {offset}) = {self._stored_lanes(value)};"
-
-    def _stored_lanes(self, value: UOp) -> str:
-        if value.dtype.is_bool:
-            return f"-{self._mask_text(value, dtypes.int8.vec(value.dtype.lanes))}"
-        return self._use(value, _LOOSE)
 
     # ---- values ----
 
@@ -220,9 +188,7 @@ class _Renderer:
             return f"({text})" if text.startswith("-") and limit < _PRODUCT else text
         value = self._waiting.pop(node, None)
         if value is None:
-            if node not in self._named:
-                raise_unexpected(node, "it is used before it is computed")
-            return self._named[node]
+            return self.value_of(node)
         self._reads |= value.reads
         return f"({value.text})" if value.level > limit else value.text
 
@@ -237,45 +203,33 @@ class _Renderer:
         return write(self, node)
 
     def _load(self, node: UOp) -> tuple[str, int]:
-        name, offset = self._addresses[node.src[0]]
+        name, offset = self.addresses[node.src[0]]
         self._reads.add(self._memory(node.src[0]))
+        is_mask = node.dtype.is_bool and node.dtype.lanes > 1
         if not offset:
-            if node.dtype.is_bool and node.dtype.lanes > 1:
-                self._masks[node] = self._mask(node.src[0].src[0])
             return name, _ATOM
-        dtype = memory_dtype(node.dtype) if node.dtype.lanes > 1 else node.dtype
+        dtype = memory_dtype(node.dtype) if is_mask else node.dtype
         gate = gate_of(node)
-        if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
-            mask = self._mask_text(gate, mask_dtype(dtype), _LOOSE)
+        if gate is not None and gate.dtype.lanes > 1:
+            flags = self._mask_text(gate, mask_dtype(dtype), _LOOSE)
             address = lane_address(name, offset, node.dtype)
-            text, level = f"{self._prelude.load(dtype)}({address}, {mask})", _ATOM
+            text, level = f"{self._prelude.load(dtype)}({address}, {flags})", _ATOM
         elif dtype.lanes == 1:
             text, level = f"{name}[{offset}]", _ATOM
         else:
             text, level = f"*({self._prelude.type(dtype)}*)({name} + {offset})", _UNARY
-        if gate is not None and (gate.dtype.lanes == 1 or repeated_source(gate) is not None):
+        if gate is not None and gate.dtype.lanes == 1:
             zero = "0" if dtype.lanes == 1 else f"({self._prelude.type(dtype)}){{0}}"
-            text, level = f"{self._scalar_gate(gate)} ? {text} : {zero}", _LOOSE
-        if node.dtype.is_bool and node.dtype.lanes > 1:
-            self._masks[node] = dtype
-            text, level = f"-({text})", _UNARY
-        return text, level
-
-    def _scalar_gate(self, gate: UOp) -> str:
-        scalar = repeated_source(gate)
-        if scalar is None or gate in self._named:
-            return self._use(gate, _SUM) if scalar is None else f"{self._named[gate]}[0]"
-        value = self._waiting.pop(gate)
-        self._reads |= value.reads
-        return f"({value.text})[0]"
+            text, level = f"{self._use(gate, _SUM)} ? {text} : {zero}", _LOOSE
+        return (f"-({text})", _UNARY) if is_mask else (text, level)
 
     def _binary(self, node: UOp) -> tuple[str, int]:
         op = node.op
         left, right = node.src
-        if node.dtype.is_bool and op in _BOOL_OPERATORS and left.dtype.is_bool:
+        if node.dtype.is_bool and op in BOOL_OPERATIONS and left.dtype.is_bool:
             if op is Op.CMPNE and right.op is Op.CONST and right.arg:
                 return f"!{self._use(left, _ATOM)}", _UNARY
-            op = _BOOL_OPERATORS[op]
+            op = BOOL_OPERATIONS[op]
         sign, level = _OPERATORS[op]
         limit = min(level, _SUM) if op not in _BITWISE else _UNARY
         # x + (y + z) may be written without parentheses where rounding plays no part.
@@ -424,7 +378,7 @@ class _Renderer:
             return texts[0], _UNARY
         if op is Op.CMPLT:
             return f"~{texts[0]} & {texts[1]}", _LOOSE
-        sign, level = _OPERATORS.get(_BOOL_OPERATORS.get(op, op), ("", 0))
+        sign, level = _OPERATORS.get(BOOL_OPERATIONS.get(op, op), ("", 0))
         if not sign:
             raise_unexpected(node, "C has no expression for it on vector bools")
         return f"{texts[0]} {sign} {texts[1]}", level

@@ -144,15 +144,9 @@ def _widen(prelude: Prelude, source: DType) -> str:
 def _narrow(prelude: Prelude, source: DType, target: DType) -> str:
     lanes, kind, result = source.lanes, prelude.type(source), prelude.type(target)
     name = f"{short_name(source)}_to_{target.name}" + (f"x{lanes}" if lanes > 1 else "")
-    if source.scalar is dtypes.float64 and lanes > 1:
-        one = _narrow(prelude, source.scalar, target.scalar)
-        values = ", ".join(f"{one}(x[{lane}])" for lane in range(lanes))
-        return prelude.function(result, name, f"{kind} x", f"return ({result}){{{values}}};")
     if source.scalar is dtypes.float64:
-        inner = _narrow(prelude, dtypes.float32, target)
-        return prelude.function(
-            result, name, f"{kind} x", f"return {inner}({_round_to_odd(prelude)}(x));"
-        )
+        narrow = cast(prelude, _round_to_odd(prelude, source), dtypes.float32.vec(lanes), target)
+        return prelude.function(result, name, f"{kind} x", f"return {narrow};")
     bits = dtypes.uint32.vec(lanes)
     unsigned = prelude.type(bits)
     value = bitcast(prelude, "x", source, bits)
@@ -188,18 +182,17 @@ def _to_half(prelude: Prelude, bits: DType) -> str:
         const {kind} result = unsigned_result | (bits >> 16 & 0x8000u);"""
 
 
-def _round_to_odd(prelude: Prelude) -> str:
-    # An inexact float with an odd last bit is never a tie, so the next rounding is right.
-    bits = bitcast(prelude, "near", dtypes.float32, dtypes.uint32)
-    back = bitcast(prelude, "bits", dtypes.uint32, dtypes.float32)
+def _round_to_odd(prelude: Prelude, source: DType) -> str:
+    # A last bit that is set where bits were cut off is never a tie, so the next rounding is right.
+    bits, near = dtypes.uint64.vec(source.lanes), dtypes.float32.vec(source.lanes)
+    kind, result = prelude.type(bits), prelude.type(near)
+    back = bitcast(prelude, "odd", bits, source)
     body = f"""
-        const float near = (float)x;
-        unsigned bits = {bits};
-        const double magnitude = x < 0 ? -x : x, found = near < 0 ? -near : near;
-        if (magnitude != found && magnitude == magnitude && !(bits & 1u))
-        bits = found > magnitude ? bits - 1u : bits + 1u;
-        return {back};"""
-    return prelude.function("float", "float64_to_odd_float32", "double x", body)
+        const {kind} bits = {bitcast(prelude, "x", source, bits)}, low = bits & 0x1fffffffull;
+        const {kind} odd = (bits ^ low) | ({_flag(prelude, bits, "low != 0ull")} & 0x20000000ull);
+        return {cast(prelude, back, source, near)};"""
+    name = f"{short_name(source)}_to_odd_{short_name(near)}"
+    return prelude.function(result, name, f"{prelude.type(source)} x", body) + "(x)"
 
 
 def _flag(prelude: Prelude, bits: DType, condition: str) -> str:

@@ -10,7 +10,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.uop import UOp
 from kernelet.render.c_helpers import Prelude
 from kernelet.render.c_types import scalar_name
-from kernelet.render.renderer import STACK_BYTES, Outline, array_bytes, register_name
+from kernelet.render.renderer import Outline, array_bytes, register_name
 
 
 def signature(outline: Outline, name: str) -> str:
@@ -28,15 +28,10 @@ def signature(outline: Outline, name: str) -> str:
     return f"void {name}({', '.join(parts)})"
 
 
-def is_in_heap(outline: Outline) -> bool:
-    """Whether the scratch arrays are too large for the stack."""
-    return outline.scratch_bytes() > STACK_BYTES
-
-
 def scratch_lines(outline: Outline, prelude: Prelude) -> list[str]:
     """Declarations of all scratch, at the start of the function."""
     lines = []
-    in_heap = is_in_heap(outline)
+    in_heap = outline.is_in_heap
     if in_heap:
         lines.append(f"char* const heap = (char*)__builtin_malloc({outline.scratch_bytes() + 64});")
         lines.append("char* next = heap + (-(unsigned long long)heap & 63);")

@@ -19,14 +19,14 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.render.llvm_types import cast_value, literal, suffix, type_name
 from kernelet.render.renderer import (
-    STACK_BYTES,
+    BOOL_OPERATIONS,
+    Walker,
     array_bytes,
     bits_dtype,
     gate_of,
-    outline,
+    is_register,
     raise_unexpected,
     register_name,
-    register_offset,
     repeated_source,
     safe_divisor,
 )
@@ -40,17 +40,9 @@ _INTEGER_OPERATIONS = {
     Op.OR: "or",
     Op.XOR: "xor",
     Op.SHL: "shl",
+    Op.SHR: "ashr",
 }
-_BOOL_OPERATIONS = {
-    Op.ADD: "or",
-    Op.SUB: "xor",
-    Op.MUL: "and",
-    Op.MAX: "or",
-    Op.AND: "and",
-    Op.OR: "or",
-    Op.XOR: "xor",
-}
-_BINARY = frozenset({*_FLOAT_OPERATIONS, *_INTEGER_OPERATIONS})
+_FUNCTIONS = {Op.SQRT: "sqrt", Op.TRUNC: "trunc", Op.MULACC: "fma"}
 
 
 def render(program: Sequence[UOp], name: str) -> str:
@@ -59,35 +51,28 @@ def render(program: Sequence[UOp], name: str) -> str:
 
 
 @final
-class _Renderer:
-    """Walks a program once; each node becomes a value of its own."""
+class _Renderer(Walker):
+    """Each node becomes a value of its own."""
 
     def __init__(self, program: Sequence[UOp], name: str) -> None:
-        self._program = program
-        self._name = name
-        self._outline = outline(program)
+        super().__init__(program, name, prefix="%")
         self._lines: list[str] = []
         self._declared: dict[str, None] = {}
-        self._values = {node: f"%{text}" for node, text in self._outline.names.items()}
-        self._addresses: dict[UOp, str] = {}
         self._loops: dict[UOp, str] = {}
         self._labels: set[str] = set()
         self._block = "entry"
-        self._count = 0
-        self._in_heap = self._outline.scratch_bytes() > STACK_BYTES
 
     def source(self) -> str:
         """The whole text."""
         self._declare_scratch()
-        for position, node in enumerate(self._program):
-            self._visit(node, self._outline.uses[position])
-        if self._in_heap:
+        self.walk()
+        if self.outline.is_in_heap:
             self._line(f"call void {self.declare('void', 'free', 'ptr')}(ptr %heap)")
         self._line("ret void")
         declarations = "".join(f"{line}\n" for line in self._declared)
         body = "\n".join(self._lines)
         return (
-            f"define void @{self._name}({self._signature()}) #0 {{\nentry:\n{body}\n}}\n"
+            f"define void @{self.name}({self._signature()}) #0 {{\nentry:\n{body}\n}}\n"
             f'{declarations}attributes #0 = {{ nounwind "prefer-vector-width"="512" }}\n'
         )
 
@@ -96,13 +81,9 @@ class _Renderer:
     def _line(self, text: str) -> None:
         self._lines.append(f"  {text}")
 
-    def _fresh(self) -> str:
-        self._count += 1
-        return f"v{self._count - 1}"
-
     def assign(self, text: str) -> str:
         """Append an instruction and name its result."""
-        name = f"%{self._fresh()}"
+        name = f"%{self.fresh()}"
         self._line(f"{name} = {text}")
         return name
 
@@ -123,11 +104,7 @@ class _Renderer:
         return self.assign(f"call {kind} {function}({values})")
 
     def _use(self, node: UOp) -> str:
-        if node.op is Op.CONST:
-            return literal(node.dtype, node.arg)
-        if node not in self._values:
-            raise_unexpected(node, "it is used before it is computed")
-        return self._values[node]
+        return literal(node.dtype, node.arg) if node.op is Op.CONST else self.value_of(node)
 
     def _typed(self, node: UOp) -> str:
         return f"{type_name(node.dtype)} {self._use(node)}"
@@ -136,18 +113,18 @@ class _Renderer:
 
     def _signature(self) -> str:
         parts = []
-        for slot, parameter in enumerate(self._outline.parameters):
+        for slot, parameter in enumerate(self.outline.parameters):
             if parameter is None:
                 parts.append(f"ptr %unused{slot}")
                 continue
-            constant = "" if parameter in self._outline.stored else "readonly "
-            parts.append(f"ptr {constant}{self._values[parameter]}")
-        parts += [f"i64 {self._values[variable]}" for variable in self._outline.variables]
+            constant = "" if parameter in self.outline.stored else "readonly "
+            parts.append(f"ptr {constant}{self.values[parameter]}")
+        parts += [f"i64 {self.values[variable]}" for variable in self.outline.variables]
         return ", ".join([*parts, "i64 %thread_begin", "i64 %thread_end"])
 
     def _declare_scratch(self) -> None:
-        if self._in_heap:
-            total = self._outline.scratch_bytes() + 64
+        if self.outline.is_in_heap:
+            total = self.outline.scratch_bytes() + 64
             allocate = self.declare("noalias ptr", "malloc", "i64")
             self._line(f"%heap = call ptr {allocate}(i64 {total})")
             address = self.assign("ptrtoint ptr %heap to i64")
@@ -155,13 +132,13 @@ class _Renderer:
             shift = self.assign(f"and i64 {negative}, 63")
             self._line(f"%aligned = getelementptr i8, ptr %heap, i64 {shift}")
         begin = 0
-        for memory in self._outline.scratch:
-            name = self._values[memory]
+        for memory in self.outline.scratch:
+            name = self.values[memory]
             if memory.arg.register:
-                for offset in self._outline.registers.get(memory, ()):
+                for offset in self.outline.registers.get(memory, ()):
                     register = register_name(name, memory, offset)
                     self._line(f"{register} = alloca {type_name(memory.dtype)}")
-            elif self._in_heap:
+            elif self.outline.is_in_heap:
                 self._line(f"{name} = getelementptr i8, ptr %aligned, i64 {begin}")
                 begin += array_bytes(memory)
             else:
@@ -169,139 +146,105 @@ class _Renderer:
 
     # ---- statements ----
 
-    def _visit(self, node: UOp, uses: int) -> None:
-        op = node.op
-        if op in (Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST):
-            return
-        if op is Op.RANGE:
-            self._open_loop(node)
-        elif op is Op.END:
-            self._close_loop(node.src[0])
-        elif op is Op.INDEX:
-            self._address(node)
-        elif op is Op.STORE:
-            self._store(node)
-        elif uses:
-            if op is Op.LOAD:
-                self._values[node] = self._load(node)
-                return
-            write = _VALUES.get(op)
-            if write is None:
-                raise_unexpected(node, "LLVM has no instruction for it")
-            self._values[node] = write(self, node)
-
-    def _open_loop(self, node: UOp) -> None:
+    def open_loop(self, node: UOp) -> None:
+        """The header, which counts and tests."""
         first, end = "0", self._use(node.src[0])
         if node.arg.kind == "thread":
             first, end = "%thread_begin", "%thread_end"
-        label = self._outline.names[node]
+        label = self.outline.names[node]
         if label in self._labels:
-            label = f"{label}.{self._fresh()}"
+            label = f"{label}.{self.fresh()}"
         self._labels.add(label)
-        variable, before = f"%{label}", self._block
-        self._values[node] = variable
-        self._line(f"br label %{label}.head")
+        name, before = f"%{label}", self._block
+        self._loops[node], self.values[node] = label, name
+        self._line(f"br label {name}.head")
         self._start(f"{label}.head")
-        self._line(
-            f"{variable} = phi i64 [ {first}, %{before} ], [ {variable}.next, %{label}.latch ]"
-        )
-        more = self.assign(f"icmp slt i64 {variable}, {end}")
-        self._line(f"br i1 {more}, label %{label}.body, label %{label}.exit")
+        self._line(f"{name} = phi i64 [ {first}, %{before} ], [ {name}.next, {name}.latch ]")
+        more = self.assign(f"icmp slt i64 {name}, {end}")
+        self._line(f"br i1 {more}, label {name}.body, label {name}.exit")
         self._start(f"{label}.body")
-        self._loops[node] = label
 
-    def _close_loop(self, node: UOp) -> None:
-        label = self._loops.pop(node)
+    def close_loop(self, node: UOp) -> None:
+        """The latch, which goes back to the header."""
+        label = self._loops[node]
         self._line(f"br label %{label}.latch")
         self._start(f"{label}.latch")
         self._line(f"%{label}.next = add nsw i64 %{label}, 1")
         self._line(f"br label %{label}.head")
         self._start(f"{label}.exit")
 
-    def _address(self, node: UOp) -> None:
+    def address(self, node: UOp, uses: int) -> str:
+        """The pointer to an element."""
         memory, offset = node.src
-        name = self._values[memory]
-        if memory.op is Op.SCRATCH and memory.arg.register:
-            self._addresses[node] = register_name(name, memory, register_offset(node))
-            return
         # An address outside its memory is allowed only where a gate keeps it from being used.
-        inbounds = "" if node in self._outline.gated else "inbounds "
+        inbounds = "" if node in self.outline.gated else "inbounds "
         kind = type_name(memory.dtype.scalar, in_memory=True)
-        text = f"getelementptr {inbounds}{kind}, ptr {name}, i64 {self._use(offset)}"
-        self._addresses[node] = self.assign(text)
+        name = self.values[memory]
+        return self.assign(f"getelementptr {inbounds}{kind}, ptr {name}, i64 {self._use(offset)}")
 
-    def _alignment(self, node: UOp) -> str:
-        memory = node.src[0].src[0]
-        is_register = memory.op is Op.SCRATCH and memory.arg.register
-        return "" if is_register else f", align {memory.dtype.itemsize}"
+    def compute(self, node: UOp, uses: int) -> None:
+        """%v = ..."""
+        if node.op is Op.LOAD:
+            self.values[node] = self._load(node)
+            return
+        write = _VALUES.get(node.op)
+        if write is None:
+            raise_unexpected(node, "LLVM has no instruction for it")
+        self.values[node] = write(self, node)
+
+    def _pointer(self, node: UOp) -> tuple[str, str]:
+        """The address of a LOAD or STORE, and its alignment where it is not a register."""
+        name, pointer = self.addresses[node.src[0]]
+        if not pointer:
+            return name, ""
+        return pointer, f", align {node.src[0].src[0].dtype.itemsize}"
 
     def _is_held_as_bytes(self, node: UOp) -> bool:
         memory = node.src[0].src[0]
-        is_register = memory.op is Op.SCRATCH and memory.arg.register
-        return memory.dtype.is_bool and not is_register
+        return memory.dtype.is_bool and not is_register(memory)
 
     def _load(self, node: UOp) -> str:
-        as_bytes = self._is_held_as_bytes(node)
-        kind = type_name(node.dtype, in_memory=as_bytes)
-        address, gate = self._addresses[node.src[0]], gate_of(node)
-        if gate is not None and gate.dtype.lanes > 1 and repeated_source(gate) is None:
-            value = self._masked_load(node, dtypes.uint8 if as_bytes else node.dtype, gate)
-        elif gate is not None:
-            value = self._branch(gate, kind, f"load {kind}, ptr {address}{self._alignment(node)}")
+        gate, as_bytes = gate_of(node), self._is_held_as_bytes(node)
+        dtype = dtypes.uint8.vec(node.dtype.lanes) if as_bytes else node.dtype
+        kind, (address, alignment) = type_name(dtype), self._pointer(node)
+        load = f"load {kind}, ptr {address}{alignment}"
+        if gate is None:
+            value = self.assign(load)
+        elif gate.dtype.lanes > 1:
+            flags, name = type_name(gate.dtype), f"llvm.masked.load.{suffix(dtype)}.p0"
+            function = self.declare(kind, name, f"ptr, i32, {flags}, {kind}")
+            operands = f"ptr {address}, i32 {dtype.itemsize}, {self._typed(gate)}"
+            value = self.assign(f"call {kind} {function}({operands}, {kind} zeroinitializer)")
         else:
-            value = self.assign(f"load {kind}, ptr {address}{self._alignment(node)}")
-        if as_bytes:
-            return self.assign(
-                f"icmp ne {kind} {value}, {_zero(dtypes.uint8.vec(node.dtype.lanes))}"
-            )
-        return value
+            before, label = self._block, self.fresh()
+            self._line(f"br i1 {self._use(gate)}, label %{label}.inside, label %{label}.done")
+            self._start(f"{label}.inside")
+            value = self.assign(load)
+            self._line(f"br label %{label}.done")
+            self._start(f"{label}.done")
+            choice = f"[ {value}, %{label}.inside ], [ zeroinitializer, %{before} ]"
+            value = self.assign(f"phi {kind} {choice}")
+        return self.assign(f"icmp ne {kind} {value}, {_zero(dtype)}") if as_bytes else value
 
-    def _masked_load(self, node: UOp, dtype: DType, gate: UOp) -> str:
-        lanes = node.dtype.lanes
-        kind, flags = type_name(dtype.vec(lanes)), type_name(gate.dtype)
-        name = f"llvm.masked.load.{suffix(dtype.vec(lanes))}.p0"
-        function = self.declare(kind, name, f"ptr, i32, {flags}, {kind}")
-        address, size = self._addresses[node.src[0]], dtype.itemsize
-        operands = f"ptr {address}, i32 {size}, {flags} {self._use(gate)}, {kind} zeroinitializer"
-        return self.assign(f"call {kind} {function}({operands})")
-
-    def _branch(self, gate: UOp, kind: str, load: str) -> str:
-        """The loaded value, or 0 without loading."""
-        before, label = self._block, self._fresh()
-        self._line(f"br i1 {self._scalar_gate(gate)}, label %{label}.inside, label %{label}.done")
-        self._start(f"{label}.inside")
-        value = self.assign(load)
-        self._line(f"br label %{label}.done")
-        self._start(f"{label}.done")
-        zero = "zeroinitializer"
-        return self.assign(f"phi {kind} [ {value}, %{label}.inside ], [ {zero}, %{before} ]")
-
-    def _scalar_gate(self, gate: UOp) -> str:
-        scalar = repeated_source(gate)
-        return self._use(gate if scalar is None else scalar)
-
-    def _store(self, node: UOp) -> None:
-        index, value = node.src[0], node.src[1]
-        gate, dtype = gate_of(node), value.dtype
-        text = self._use(value)
+    def store(self, node: UOp) -> None:
+        """A store, masked or in a block of its own where it has a gate."""
+        value, gate = node.src[1], gate_of(node)
+        dtype, text, (address, alignment) = value.dtype, self._use(value), self._pointer(node)
         if self._is_held_as_bytes(node):
-            bits = dtypes.uint8.vec(dtype.lanes)
-            text = self.assign(f"zext {type_name(dtype)} {text} to {type_name(bits)}")
-            dtype = bits
-        kind, address = type_name(dtype), self._addresses[index]
-        store = f"store {kind} {text}, ptr {address}{self._alignment(node)}"
+            dtype = dtypes.uint8.vec(dtype.lanes)
+            text = self.assign(f"zext {self._typed(value)} to {type_name(dtype)}")
+        kind = type_name(dtype)
+        store = f"store {kind} {text}, ptr {address}{alignment}"
         if gate is None:
             self._line(store)
-        elif gate.dtype.lanes > 1 and repeated_source(gate) is None:
-            flags, size = type_name(gate.dtype), dtype.itemsize
+        elif gate.dtype.lanes > 1:
             name = f"llvm.masked.store.{suffix(dtype)}.p0"
-            function = self.declare("void", name, f"{kind}, ptr, i32, {flags}")
-            operands = f"{kind} {text}, ptr {address}, i32 {size}, {flags} {self._use(gate)}"
+            function = self.declare("void", name, f"{kind}, ptr, i32, {type_name(gate.dtype)}")
+            operands = f"{kind} {text}, ptr {address}, i32 {dtype.itemsize}, {self._typed(gate)}"
             self._line(f"call void {function}({operands})")
         else:
-            label = self._fresh()
-            scalar = self._scalar_gate(gate)
-            self._line(f"br i1 {scalar}, label %{label}.inside, label %{label}.done")
+            label = self.fresh()
+            self._line(f"br i1 {self._use(gate)}, label %{label}.inside, label %{label}.done")
             self._start(f"{label}.inside")
             self._line(store)
             self._line(f"br label %{label}.done")
@@ -310,20 +253,16 @@ class _Renderer:
     # ---- values ----
 
     def _binary(self, node: UOp) -> str:
-        left, right = node.src
-        if node.dtype.is_bool:
-            name = _BOOL_OPERATIONS[node.op]
-        elif node.dtype.is_float:
-            name = _FLOAT_OPERATIONS[node.op]
+        op, dtype = node.op, node.dtype
+        if dtype.is_float:
+            name = _FLOAT_OPERATIONS[op]
+        elif dtype.is_bool:
+            name = _INTEGER_OPERATIONS[BOOL_OPERATIONS.get(op, op)]
         else:
-            name = _INTEGER_OPERATIONS[node.op]
+            name = "lshr" if op is Op.SHR and dtype.is_unsigned else _INTEGER_OPERATIONS[op]
             # An address never overflows; saying so lets loops over it be simplified.
-            if node.dtype.scalar is dtypes.index and node.op in (Op.ADD, Op.SUB, Op.MUL):
+            if dtype.scalar is dtypes.index and op in (Op.ADD, Op.SUB, Op.MUL):
                 name += " nsw"
-        return self.assign(f"{name} {self._typed(left)}, {self._use(right)}")
-
-    def _shift_right(self, node: UOp) -> str:
-        name = "lshr" if node.dtype.is_unsigned else "ashr"
         return self.assign(f"{name} {self._typed(node.src[0])}, {self._use(node.src[1])}")
 
     def _compare(self, node: UOp) -> str:
@@ -379,19 +318,14 @@ class _Renderer:
         safe = self._select(dtype, odd, literal(dtype, 1), y)
         return self._select(dtype, odd, special, self.assign(f"{name} {kind} {x}, {safe}"))
 
-    def _square_root(self, node: UOp) -> str:
-        return self._intrinsic("sqrt", node.dtype, self._use(node.src[0]))
-
-    def _truncate(self, node: UOp) -> str:
-        value = self._use(node.src[0])
-        return self._intrinsic("trunc", node.dtype, value) if node.dtype.is_float else value
-
-    def _multiply_add(self, node: UOp) -> str:
-        x, y, z = map(self._use, node.src)
+    def _function(self, node: UOp) -> str:
+        operands = [self._use(source) for source in node.src]
         if node.dtype.is_float:
-            return self._intrinsic("fma", node.dtype, x, y, z)
-        product = self.assign(f"mul {type_name(node.dtype)} {x}, {y}")
-        return self.assign(f"add {type_name(node.dtype)} {product}, {z}")
+            return self._intrinsic(_FUNCTIONS[node.op], node.dtype, *operands)
+        if node.op is Op.TRUNC:
+            return operands[0]
+        product = self.assign(f"mul {type_name(node.dtype)} {operands[0]}, {operands[1]}")
+        return self.assign(f"add {type_name(node.dtype)} {product}, {operands[2]}")
 
     def _reciprocal(self, node: UOp) -> str:
         one = literal(node.dtype, 1.0)
@@ -443,8 +377,7 @@ def _comparison(node: UOp) -> str:
 
 
 _VALUES: dict[Op, Callable[[_Renderer, UOp], str]] = {
-    **dict.fromkeys(_BINARY, _Renderer._binary),
-    Op.SHR: _Renderer._shift_right,
+    **dict.fromkeys((*_FLOAT_OPERATIONS, *_INTEGER_OPERATIONS), _Renderer._binary),
     Op.CMPLT: _Renderer._compare,
     Op.CMPNE: _Renderer._compare,
     Op.NEG: _Renderer._negate,
@@ -452,9 +385,7 @@ _VALUES: dict[Op, Callable[[_Renderer, UOp], str]] = {
     Op.WHERE: _Renderer._where,
     Op.TRUNCDIV: _Renderer._divide,
     Op.TRUNCMOD: _Renderer._divide,
-    Op.SQRT: _Renderer._square_root,
-    Op.TRUNC: _Renderer._truncate,
-    Op.MULACC: _Renderer._multiply_add,
+    **dict.fromkeys(_FUNCTIONS, _Renderer._function),
     Op.RECIPROCAL: _Renderer._reciprocal,
     Op.CAST: _Renderer._cast,
     Op.BITCAST: _Renderer._bitcast,

@@ -172,26 +172,20 @@ def _narrow(assembler: Assembler, value: str, target: DType) -> str:
 
 
 def _round_to_odd(assembler: Assembler, value: str, source: DType) -> str:
-    # An inexact float with an odd last bit is never a tie, so the next rounding is right.
-    near, word = dtypes.float32.vec(source.lanes), dtypes.uint32.vec(source.lanes)
-    wide, narrow, kind = type_name(source), type_name(near), type_name(word)
+    # A last bit that is set where bits were cut off is never a tie, so the next rounding is right.
+    word = dtypes.uint64.vec(source.lanes)
+    wide, kind = type_name(source), type_name(word)
+    bits = assembler.assign(f"bitcast {wide} {value} to {kind}")
+    low = assembler.assign(f"and {kind} {bits}, {literal(word, (1 << 29) - 1)}")
+    high = assembler.assign(f"xor {kind} {bits}, {low}")
+    exact = assembler.assign(f"icmp eq {kind} {low}, {literal(word, 0)}")
+    odd = assembler.assign(f"or {kind} {high}, {literal(word, 1 << 29)}")
     flags = _vector("i1", source.lanes)
-    found = assembler.assign(f"fptrunc {wide} {value} to {narrow}")
-    back = assembler.assign(f"fpext {narrow} {found} to {wide}")
-    bits = assembler.assign(f"bitcast {narrow} {found} to {kind}")
-    sizes = []
-    for number in (value, back):
-        function = assembler.declare(wide, f"llvm.fabs.{suffix(source)}", wide)
-        sizes.append(assembler.assign(f"call {wide} {function}({wide} {number})"))
-    too_small = assembler.assign(f"fcmp ogt {wide} {sizes[0]}, {sizes[1]}")
-    too_large = assembler.assign(f"fcmp olt {wide} {sizes[0]}, {sizes[1]}")
-    last = assembler.assign(f"and {kind} {bits}, {literal(word, 1)}")
-    even = assembler.assign(f"icmp eq {kind} {last}, {literal(word, 0)}")
-    for test, step in ((too_small, 1), (too_large, -1)):
-        moves = assembler.assign(f"and {flags} {test}, {even}")
-        moved = assembler.assign(f"add {kind} {bits}, {literal(word, step)}")
-        bits = assembler.assign(f"select {flags} {moves}, {kind} {moved}, {kind} {bits}")
-    return assembler.assign(f"bitcast {kind} {bits} to {narrow}")
+    bits = assembler.assign(f"select {flags} {exact}, {kind} {high}, {kind} {odd}")
+    value = assembler.assign(f"bitcast {kind} {bits} to {wide}")
+    return assembler.assign(
+        f"fptrunc {wide} {value} to {type_name(dtypes.float32.vec(source.lanes))}"
+    )
 
 
 def _vector(name: str, lanes: int) -> str:

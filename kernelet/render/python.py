@@ -18,12 +18,10 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.render.renderer import (
     Lines,
+    Walker,
     array_bytes,
     gate_of,
-    outline,
     raise_unexpected,
-    register_name,
-    register_offset,
     repeated_source,
 )
 
@@ -69,107 +67,78 @@ def render(program: Sequence[UOp], name: str) -> str:
 
 
 @final
-class _Renderer:
-    """Walks a program once; each node becomes a variable."""
-
-    def __init__(self, program: Sequence[UOp], name: str) -> None:
-        self._program = program
-        self._name = name
-        self._outline = outline(program)
-        self._lines = Lines()
-        self._values = dict(self._outline.names)
-        self._addresses: dict[UOp, tuple[str, str]] = {}
-        self._count = 0
+class _Renderer(Walker):
+    """Each node becomes a variable."""
 
     def source(self) -> str:
         """The whole text."""
-        self._lines.open(f"def {self._name}(memories, values, thread_begin, thread_end):")
-        self._unpack("memories", self._outline.parameters)
-        self._unpack("values", self._outline.variables)
-        for array in self._outline.arrays():
-            self._lines.add(f"{self._values[array]} = scratch({array_bytes(array)})")
-        for position, node in enumerate(self._program):
-            self._visit(node, self._outline.uses[position])
-        self._lines.close()
+        self._lines = Lines()
+        self._lines.open(f"def {self.name}(memories, values, thread_begin, thread_end):")
+        self._unpack("memories", self.outline.parameters)
+        self._unpack("values", self.outline.variables)
+        for array in self.outline.arrays():
+            self._lines.add(f"{self.values[array]} = scratch({array_bytes(array)})")
+        self.walk()
         return self._lines.text()
 
     def _unpack(self, name: str, nodes: Sequence[UOp | None]) -> None:
         if nodes:
-            targets = ", ".join("_" if node is None else self._values[node] for node in nodes)
+            targets = ", ".join("_" if node is None else self.values[node] for node in nodes)
             self._lines.add(f"{targets}{',' if len(nodes) == 1 else ''} = {name}")
 
     # ---- statements ----
 
-    def _visit(self, node: UOp, uses: int) -> None:
-        op = node.op
-        if op in (Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST):
-            return
-        if op is Op.RANGE:
-            bounds = (
-                "thread_begin, thread_end" if node.arg.kind == "thread" else self._use(node.src[0])
-            )
-            self._lines.open(f"for {self._values[node]} in range({bounds}):")
-        elif op is Op.END:
-            self._lines.close(if_empty="pass")
-        elif op is Op.INDEX:
-            self._address(node)
-        elif op is Op.STORE:
-            self._store(node)
-        elif uses or op is Op.LOAD:
-            name = f"v{self._count}"
-            self._count += 1
-            self._lines.add(f"{name} = {self._expression(node)}")
-            self._values[node] = name
+    def open_loop(self, node: UOp) -> None:
+        """for i in range(...):"""
+        bounds = self._use(node.src[0])
+        if node.arg.kind == "thread":
+            bounds = "thread_begin, thread_end"
+        self._lines.open(f"for {self.values[node]} in range({bounds}):")
 
-    def _address(self, node: UOp) -> None:
-        memory, offset = node.src
-        name = self._values[memory]
-        if memory.op is Op.SCRATCH and memory.arg.register:
-            self._addresses[node] = (register_name(name, memory, register_offset(node)), "")
-        else:
-            self._addresses[node] = (name, self._use(offset))
+    def close_loop(self, node: UOp) -> None:
+        """The end of the indented block."""
+        self._lines.close(if_empty="pass")
 
-    def _store(self, node: UOp) -> None:
-        (name, offset), value, gate = self._addresses[node.src[0]], node.src[1], gate_of(node)
-        is_one_gate = gate is not None and (
-            gate.dtype.lanes == 1 or repeated_source(gate) is not None
-        )
-        if gate is not None and is_one_gate:
-            self._lines.open(f"if {self._one_gate(gate)}:")
-        text = self._use(value)
+    def address(self, node: UOp, uses: int) -> str:
+        """The offset, in elements."""
+        return self._use(node.src[1])
+
+    def compute(self, node: UOp, uses: int) -> None:
+        """v = ..."""
+        text, name = self._expression(node), self.fresh()
+        self._lines.add(f"{name} = {text}")
+        self.values[node] = name
+
+    def store(self, node: UOp) -> None:
+        """Write one element, or lane by lane."""
+        (name, offset), value, gate = self.addresses[node.src[0]], node.src[1], gate_of(node)
+        kind, text = value.dtype.name, self._use(value)
         if not offset:
-            self._lines.add(f"{name} = {text}")
+            statement = f"{name} = {text}"
         elif value.dtype.lanes == 1:
-            self._lines.add(f"store_{value.dtype.name}({name}, {offset}, {text})")
+            statement = f"store_{kind}({name}, {offset}, {text})"
         else:
             self._lines.open(f"for lane, x in enumerate({text}):")
-            if gate is not None and not is_one_gate:
-                self._lines.open(f"if {self._vector(gate)}[lane]:")
-            self._lines.add(f"store_{value.dtype.name}({name}, {offset} + lane, x)")
-            if gate is not None and not is_one_gate:
-                self._lines.close()
-            self._lines.close()
-        if is_one_gate:
+            statement = f"store_{kind}({name}, {offset} + lane, x)"
+        if gate is not None:
+            lane = "[lane]" if gate.dtype.lanes > 1 else ""
+            statement = f"if {self._vector(gate) if lane else self._use(gate)}{lane}: {statement}"
+        self._lines.add(statement)
+        if offset and value.dtype.lanes > 1:
             self._lines.close()
 
     # ---- values ----
 
     def _use(self, node: UOp) -> str:
-        if node.op is Op.CONST:
-            text = repr(round_to(node.dtype.scalar, node.arg))
-            if node.dtype.lanes > 1:
-                return f"({text},) * {node.dtype.lanes}"
-            return f"({text})" if text.startswith("-") else text
-        if node not in self._values:
-            raise_unexpected(node, "it is used before it is computed")
-        return self._values[node]
+        if node.op is not Op.CONST:
+            return self.value_of(node)
+        text = repr(round_to(node.dtype.scalar, node.arg))
+        if node.dtype.lanes > 1:
+            return f"({text},) * {node.dtype.lanes}"
+        return f"({text})" if text.startswith("-") else text
 
     def _vector(self, node: UOp) -> str:
         return f"({self._use(node)})" if node.op is Op.CONST else self._use(node)
-
-    def _one_gate(self, gate: UOp) -> str:
-        scalar = repeated_source(gate)
-        return self._use(gate if scalar is None else scalar)
 
     def _expression(self, node: UOp) -> str:
         op, lanes = node.op, node.dtype.lanes
@@ -194,7 +163,7 @@ class _Renderer:
         return f"tuple([{lane} for {', '.join(letters)} in zip({', '.join(sources)})])"
 
     def _load(self, node: UOp) -> str:
-        (name, offset), gate = self._addresses[node.src[0]], gate_of(node)
+        (name, offset), gate = self.addresses[node.src[0]], gate_of(node)
         lanes, scalar = node.dtype.lanes, node.dtype.scalar
         zero = repr(round_to(scalar, 0))
         if not offset:
@@ -208,7 +177,7 @@ class _Renderer:
             text = f"tuple([{text} for lane in range({lanes})])"
         if gate is None:
             return text
-        return f"{text} if {self._one_gate(gate)} else {zero if lanes == 1 else f'({zero},) * {lanes}'}"
+        return f"{text} if {self._use(gate)} else {zero if lanes == 1 else f'({zero},) * {lanes}'}"
 
 
 def _lane(node: UOp, sources: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """What the languages share: the outline of a program, its names, indented lines.
 
 In:  a linear program: nodes in order, each after its sources, with RANGE ... END as loops.
-Out: `Outline` and `Lines`, from which a renderer writes the source of one function.
+Out: `Outline`, `Walker` and `Lines`, from which a renderer writes the source of one function.
 
 A renderer is a function `render(program, name) -> str`. The function that it writes takes a
 pointer for each PARAM, an integer for each VARIABLE, then the first index and the end of the
@@ -10,6 +10,7 @@ thread loop.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -23,6 +24,8 @@ from kernelet.graph.uop import UOp
 Render = Callable[[Sequence[UOp], str], str]
 
 STACK_BYTES = 1 << 20  # scratch above this comes from the heap
+BOOL_OPERATIONS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.SUB: Op.XOR, Op.CMPNE: Op.XOR}
+_DECLARATIONS = frozenset({Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST})
 STORAGE_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})  # kept as bits, never computed with
 
 
@@ -53,6 +56,11 @@ class Outline:
         """The bytes of all arrays together, each from a multiple of 64."""
         return sum(array_bytes(node) for node in self.arrays())
 
+    @property
+    def is_in_heap(self) -> bool:
+        """Whether the arrays are too large for the stack."""
+        return self.scratch_bytes() > STACK_BYTES
+
 
 def outline(program: Sequence[UOp]) -> Outline:
     """Read a program once and name what it declares."""
@@ -62,7 +70,7 @@ def outline(program: Sequence[UOp]) -> Outline:
     gated: set[UOp] = set()
     registers: dict[UOp, set[int]] = {}
     for node in program:
-        if node.op is Op.INDEX and node.src[0].op is Op.SCRATCH and node.src[0].arg.register:
+        if node.op is Op.INDEX and is_register(node.src[0]):
             registers.setdefault(node.src[0], set()).add(register_offset(node))
         if node.op in (Op.LOAD, Op.STORE):
             (loaded if node.op is Op.LOAD else stored).add(node.src[0].src[0])
@@ -90,11 +98,18 @@ def _uses(program: Sequence[UOp]) -> tuple[int, ...]:
     uses = [0] * len(program)
     latest: dict[UOp, int] = {}
     for position, node in enumerate(program):
-        for source in node.src if repeated_source(node) is None else node.src[:1]:
+        for source in _sources_read(node):
             if source in latest:
                 uses[latest[source]] += 1
         latest[node] = position
     return tuple(uses)
+
+
+def _sources_read(node: UOp) -> tuple[UOp, ...]:
+    gate = gate_of(node) if node.op in (Op.LOAD, Op.STORE) else None
+    if gate is not None:
+        return (*node.src[:-1], gate)
+    return node.src if repeated_source(node) is None else node.src[:1]
 
 
 def _names(program: Sequence[UOp], stored: set[UOp]) -> dict[UOp, str]:
@@ -128,6 +143,11 @@ def _first_choice(node: UOp, is_stored: bool) -> str:
     return ""
 
 
+def is_register(memory: UOp) -> bool:
+    """Whether a memory is scratch that is kept in variables."""
+    return memory.op is Op.SCRATCH and memory.arg.register is True
+
+
 def register_name(name: str, memory: UOp, offset: int) -> str:
     """The variable that holds one element of register scratch."""
     return name if memory.arg.size == 1 else f"{name}_{offset}"
@@ -147,12 +167,18 @@ def array_bytes(memory: UOp) -> int:
 
 
 def gate_of(access: UOp) -> UOp | None:
-    """The gate of a LOAD or a STORE; None where there is none or it is always true."""
+    """The gate of a LOAD or a STORE: one flag a lane, or one for all where lanes are the same.
+
+    None where there is no gate or it is always true.
+    """
     position = 1 if access.op is Op.LOAD else 2
     if len(access.src) <= position:
         return None
     gate = access.src[position]
-    return None if gate.op is Op.CONST and gate.arg else gate
+    if gate.op is Op.CONST and gate.arg:
+        return None
+    scalar = repeated_source(gate)
+    return gate if scalar is None else scalar
 
 
 def repeated_source(node: UOp) -> UOp | None:
@@ -183,6 +209,75 @@ def raise_unexpected(node: UOp, reason: str) -> NoReturn:
         f"render: {node.op.name} {node.dtype} of ({sources}): {reason}. "
         "The linear program is wrong: print it with DEBUG=5."
     )
+
+
+class Walker(ABC):
+    """Goes through a program once and tells a language what to write.
+
+    `values` has the text of what was computed so far; `addresses` has, for each INDEX, memory and
+    offset, where no offset means a register.
+    """
+
+    def __init__(self, program: Sequence[UOp], name: str, prefix: str = "") -> None:
+        self.name = name
+        self.outline = outline(program)
+        self.values = {node: prefix + text for node, text in self.outline.names.items()}
+        self.addresses: dict[UOp, tuple[str, str]] = {}
+        self._program = program
+        self._count = 0
+
+    @abstractmethod
+    def open_loop(self, node: UOp) -> None:
+        """Write the head of the loop of a RANGE."""
+
+    @abstractmethod
+    def close_loop(self, node: UOp) -> None:
+        """Write the end of the loop of a RANGE."""
+
+    @abstractmethod
+    def address(self, node: UOp, uses: int) -> str:
+        """The text that stands for the offset of an INDEX into memory."""
+
+    @abstractmethod
+    def store(self, node: UOp) -> None:
+        """Write a STORE."""
+
+    @abstractmethod
+    def compute(self, node: UOp, uses: int) -> None:
+        """Write a LOAD or an expression, or keep it until it is used."""
+
+    def walk(self) -> None:
+        """Write all statements."""
+        for node, uses in zip(self._program, self.outline.uses, strict=True):
+            if node.op in _DECLARATIONS:
+                continue
+            if node.op is Op.RANGE:
+                self.open_loop(node)
+            elif node.op is Op.END:
+                self.close_loop(node.src[0])
+            elif node.op is Op.INDEX:
+                memory = node.src[0]
+                name = self.values[memory]
+                if is_register(memory):
+                    register = register_name(name, memory, register_offset(node))
+                    self.addresses[node] = (register, "")
+                else:
+                    self.addresses[node] = (name, self.address(node, uses))
+            elif node.op is Op.STORE:
+                self.store(node)
+            elif uses:
+                self.compute(node, uses)
+
+    def fresh(self) -> str:
+        """A name that no other value has."""
+        self._count += 1
+        return f"v{self._count - 1}"
+
+    def value_of(self, node: UOp) -> str:
+        """The text of a value that was computed before."""
+        if node not in self.values:
+            raise_unexpected(node, "it is used before it is computed")
+        return self.values[node]
 
 
 class Lines:
