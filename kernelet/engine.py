@@ -472,7 +472,7 @@ def _settle(
 
     for node, result in zip(wanted, plan.results, strict=True):
         # What a view is of has the memory: other views of it are then known too.
-        while node.op in KEPT_VIEWS or node.op is Op.DETACH:
+        while node.op is Op.DETACH or _is_same_view(node, result):
             result = result if node.op is Op.DETACH else result.src[0]
             node = node.src[0]
         param = _base(result)
@@ -489,3 +489,10 @@ def _settle(
     for slot in plan.written:
         _stale.add(prepared.buffers[slot])
         _memory.pop(prepared.buffers[slot], None)
+
+
+def _is_same_view(node: UOp, result: UOp) -> bool:
+    """Whether a result is the movement that was asked for, and not one that replaced it."""
+    if node.op not in KEPT_VIEWS or node.op is not result.op or node.arg != result.arg:
+        return False
+    return node.src[0].shape == result.src[0].shape

@@ -25,8 +25,9 @@ class Handle(Protocol):
     """What this module needs to know of a tensor.
 
     `required` is what the user said about gradients, `former` the lazy node that `uop` replaces,
-    `is_leaf` says that gradients end here. `owner` is the tensor whose unasked gradient this is: it outlives a
-    write only if that tensor is itself written, and `is_lost` says that it did not.
+    `is_leaf` says that gradients end here, `is_target` that `gradient` was asked for it. `owner` is
+    the tensor whose unasked gradient this is: it outlives a write only if that tensor is itself
+    written, and `is_lost` says that it did not.
     """
 
     uop: UOp
@@ -34,6 +35,7 @@ class Handle(Protocol):
     former: weakref.ref[UOp] | None
     is_leaf: bool
     is_lost: bool
+    is_target: bool
     owner: weakref.ref[Handle] | None
 
     @property
@@ -118,7 +120,8 @@ def settle(tensor: Handle, leaves: Collection[UOp] | None = None) -> None:
     if found is None or found is tensor.uop:
         return
     if tensor.required is None and tensor.dtype.is_float:
-        leaves = _required_nodes() if leaves is None else leaves
+        leaves = set(_required_nodes() if leaves is None else leaves)
+        leaves.difference_update(nodes_of(tensor))
         if leaves and reaches(tensor.uop, leaves):
             return
     tensor.former = weakref.ref(tensor.uop)
@@ -239,7 +242,7 @@ def _required_nodes() -> set[UOp]:
     """The nodes of all tensors that the user wants gradients of."""
     found: set[UOp] = set()
     for tensor in live_tensors():
-        if tensor.required:
+        if tensor.required or tensor.is_target:
             found.update(nodes_of(tensor))
     return found
 

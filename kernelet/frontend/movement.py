@@ -313,8 +313,14 @@ class Movement(Shaping):
         pads: list[tuple[Dim, Dim]] = [(0, 0)] * self.ndim
         pads[axis] = (0, count * step - size)
         before, after = self.shape[:axis], self.shape[axis + 1 :]
-        grouped = self._pad(tuple(pads))._reshape((*before, count, step, *after))
-        return grouped._slice(axis + 1, 0, 1)._reshape((*before, count, *after))
+        node = self.uop
+        if count * step != size:
+            node = UOp(Op.PAD, self.dtype, (node,), tuple(pads))
+        node = UOp(Op.RESHAPE, self.dtype, (node,), (*before, count, step, *after))
+        whole = tuple((0, dim) for dim in node.shape)
+        bounds = (*whole[: axis + 1], (0, 1), *whole[axis + 2 :])
+        node = UOp(Op.SHRINK, self.dtype, (node,), bounds)
+        return self._wrap_view(UOp(Op.RESHAPE, self.dtype, (node,), (*before, count, *after)))
 
     def meshgrid(
         self, *others: Self | Sequence[Self], indexing: Literal["ij", "xy"] = "ij"

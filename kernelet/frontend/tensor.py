@@ -101,6 +101,7 @@ class Tensor(
         "former",
         "is_leaf",
         "is_lost",
+        "is_target",
         "owner",
         "required",
         "uop",
@@ -110,6 +111,7 @@ class Tensor(
     former: weakref.ref[UOp] | None
     is_leaf: bool
     is_lost: bool
+    is_target: bool
     owner: weakref.ref[live.Handle] | None
 
     no_grad = no_grad
@@ -129,7 +131,7 @@ class Tensor(
         self.uop = uop
         self.required = required
         self.former = None
-        self.is_leaf = self.is_lost = False
+        self.is_leaf = self.is_lost = self.is_target = False
         self.owner = None
         self._base: weakref.ref[Tensor] | None = None
         self._steps: tuple[UOp, ...] = ()
@@ -168,9 +170,13 @@ class Tensor(
         if uop.op in (Op.PAD, Op.EXPAND):
             return tensor
         base = self._root()
-        step = () if uop.op is Op.DETACH else (uop,)
+        steps: list[UOp] = []
+        while uop is not self.uop:
+            steps.insert(0, uop)
+            uop = uop.src[0]
+        moves = [step for step in steps if step.op is not Op.DETACH]
         tensor._base = weakref.ref(base)
-        tensor._steps = step if base is self else (*self._steps, *step)
+        tensor._steps = (*moves,) if base is self else (*self._steps, *moves)
         return tensor
 
     # ---- facts ----
@@ -361,6 +367,11 @@ class Tensor(
         if not writable and not steps:
             self.uop = value.uop
             return
+        if any(step.op is Op.PAD for step in steps):
+            # A slice whose last step reaches past the end is no plain view of the memory.
+            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            self._overwrite((), self._replaced(part, value))
+            return
         if not writable:
             storage, chain = self._stored()
         whole = live.apply_view(chain, storage)
@@ -392,10 +403,7 @@ class Tensor(
             return
         part, picks = self._part(index)
         filled = part._with_picks(picks, given) if picks else part._as_value(given, "setitem")
-        if part._root() is self._root():
-            part._write(filled)
-        else:
-            self._write(self._replaced(part, filled))
+        part._write(filled)
 
     def _in_place(self, result: Tensor) -> Tensor:
         self._write(self._as_value(result, "in-place operator"))
@@ -457,6 +465,8 @@ class Tensor(
                 f"gradient: a target is {bad[0].dtype.name}, which has no gradients. "
                 "Cast it to a float before it is used."
             )
+        for target in targets:
+            target.is_target = True
         found = self._gradients(list(targets), gradient)
         return [
             target._constant(0) if each is None else each

@@ -1,0 +1,26 @@
+"""Devices are found by any spelling of their name."""
+
+import pytest
+
+from kernelet.base.config import Context
+from kernelet.base.errors import DeviceError
+from kernelet.frontend.device import Device
+
+
+def test_the_default_is_the_one_that_is_set() -> None:
+    assert Device.DEFAULT == "PYTHON"
+    with Context(DEV="python:1"):
+        assert Device.DEFAULT == "PYTHON:1"
+
+
+def test_drivers_synchronize() -> None:
+    Device["python:0"].synchronize()
+    assert Device["PYTHON"] is Device["python:0"]
+
+
+def test_names_have_one_spelling() -> None:
+    assert Device.canonicalize("python:1") == "PYTHON:1"
+    assert Device.canonicalize(None) == "PYTHON"
+    assert "PYTHON" in Device.get_available_devices()
+    with pytest.raises(DeviceError, match="TPU"):
+        Device["TPU"]

@@ -1,0 +1,69 @@
+"""Python values and arrays become bytes and come back."""
+
+import numpy as np
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.frontend import host
+from kernelet.frontend.tensor import Tensor
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "dtype"),
+    [
+        (3, (), dtypes.int32),
+        (2**31, (), dtypes.int64),
+        ([-(2**31) - 1], (1,), dtypes.int64),
+        (2.5, (), dtypes.float32),
+        (True, (), dtypes.bool),
+        ([[1, 2], [3, 4.5]], (2, 2), dtypes.float32),
+        ((1, True), (2,), dtypes.int32),
+        ([], (0,), dtypes.float32),
+        ([[], []], (2, 0), dtypes.float32),
+        (range(4), (4,), dtypes.int32),
+        ([np.float32(1.5), np.int64(2)], (2,), dtypes.float32),
+    ],
+)
+def test_nested_values_have_a_shape_and_a_type(value: object, shape: object, dtype: object) -> None:
+    found = host.from_nested(value, None)
+    assert (found.shape, found.dtype) == (shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda dtype: dtype.name)
+def test_packing_and_unpacking_are_inverse(dtype: object) -> None:
+    assert host.unpack(host.pack([0, 1, 1], dtype), dtype) == [0, 1, 1]  # type: ignore[arg-type]
+
+
+def test_packing_converts_what_does_not_fit() -> None:
+    assert host.unpack(host.pack([300, -1], dtypes.uint8), dtypes.uint8) == [44, 255]
+    assert host.unpack(host.pack([1.9, -1.9], dtypes.int32), dtypes.int32) == [1, -1]
+    assert host.unpack(host.pack([1e6], dtypes.float16), dtypes.float16) == [float("inf")]
+
+
+def test_nesting_follows_the_shape() -> None:
+    assert host.nest([1], ()) == 1
+    assert host.nest(list(range(8)), (2, 2, 2)) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+    assert host.nest([], (2, 0)) == [[], []]
+    assert host.nest([], (0, 2)) == []
+
+
+def test_ragged_lists_are_refused() -> None:
+    with pytest.raises(ShapeError, match="ragged"):
+        Tensor([[1, 2], [3]])
+    with pytest.raises(ShapeError, match="ragged"):
+        Tensor([[1, 2], 3])
+    with pytest.raises(ArgumentError, match="str"):
+        Tensor(["a"])
+
+
+def test_arrays_keep_their_type() -> None:
+    for name in ("bool", "int8", "uint16", "int64", "float16", "float64"):
+        assert Tensor(np.ones(2, name)).dtype is dtypes.from_name(name)
+    assert Tensor(np.ones(2, ">i4")).tolist() == [1, 1]
+    assert Tensor(np.arange(6).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert Tensor(np.float32(1.5)).shape == ()
+    assert Tensor(np.ones(2), dtype="bfloat16").dtype is dtypes.bfloat16
+    assert Tensor(np.ones(2), dtype="int32").tolist() == [1, 1]
+    with pytest.raises(DTypeError, match="complex64"):
+        Tensor(np.ones(2, "complex64"))

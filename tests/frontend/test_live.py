@@ -1,0 +1,120 @@
+"""A value never changes: whoever was built before a write sees what was there before."""
+
+import gc
+
+import pytest
+
+from kernelet import engine
+from kernelet.base.counters import GlobalCounters
+from kernelet.base.errors import ArgumentError
+from kernelet.frontend import live
+from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op
+
+
+def test_lazy_readers_see_the_old_contents() -> None:
+    x = Tensor([1, 2, 3, 4]).realize()
+    scaled, total, part = x * 100, x.sum(), x[1:3]
+    x[1:3].assign(Tensor([7, 8]))
+    x.realize()
+    assert x.tolist() == [1, 7, 8, 4]
+    assert (scaled.tolist(), total.item(), part.tolist()) == ([100, 200, 300, 400], 10, [2, 3])
+
+
+def test_readers_between_two_writes_see_the_first() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    before = x + 0
+    x.assign(x * 10)
+    between = x + 0
+    x.assign(x * 10)
+    after = x + 0
+    assert after.tolist() == [100.0, 200.0]
+    assert (before.tolist(), between.tolist(), x.tolist()) == ([1, 2], [10, 20], [100, 200])
+
+
+def test_a_write_stays_in_its_memory() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    memory = engine.memory(x.uop)
+    x.assign(x + 1).realize()
+    assert engine.memory(x.uop) is memory
+    x[0] = 5
+    assert x.tolist() == [5.0, 3.0]
+    assert engine.memory(x.uop) is memory
+
+
+def test_a_loss_read_after_the_step_is_that_of_the_old_weights() -> None:
+    weight = Tensor([2.0], requires_grad=True).realize()
+    loss = (weight * 3).sum()
+    loss.backward()
+    assert weight.grad is not None
+    weight.assign(weight - weight.grad).realize()
+    assert (loss.item(), weight.item(), weight.grad.item()) == (6.0, -1.0, 3.0)
+
+
+def test_values_that_nobody_holds_are_not_kept() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    _ = x.exp()
+    del _
+    gc.collect()
+    before = GlobalCounters.kernel_count
+    x.assign(x + 1).realize()
+    assert GlobalCounters.kernel_count == before + 1
+
+
+def test_an_old_node_that_was_not_kept_says_so() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    old = x.uop
+    x.assign(x + 1).realize()
+    with pytest.raises(ArgumentError, match="overwritten"):
+        (Tensor(old) + 1).realize()
+
+
+def test_gradients_that_nobody_asked_for_do_not_outlive_a_write() -> None:
+    weight, data = Tensor([2.0]).realize(), Tensor([3.0]).realize()
+    (weight * data).sum().backward()
+    assert weight.grad is not None
+    assert data.grad is not None
+    weight.assign(weight - weight.grad).realize()
+    assert weight.grad.item() == 3.0
+    with pytest.raises(ArgumentError, match="overwritten"):
+        data.grad.item()
+
+
+def test_realized_results_drop_their_history() -> None:
+    x = Tensor([1.0])
+    y = (x * 2 + 1).realize()
+    assert y.uop.op is Op.BUFFER
+
+
+def test_realized_results_keep_the_history_that_gradients_need() -> None:
+    x = Tensor([3.0], requires_grad=True)
+    y = (x * x).realize()
+    (y * 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [12.0]
+    assert y.grad is None
+
+
+def test_views_split_and_apply() -> None:
+    x = Tensor([[1, 2], [3, 4]]).realize()
+    chain, base = live.split_view(x.T[0].uop)
+    assert base.op is Op.BUFFER
+    assert live.apply_view(chain, base) is x.T[0].uop
+    assert live.without_detach(x.detach().T.uop) is x.T.uop
+
+
+def test_running_totals_stay_small() -> None:
+    total = Tensor([0.0])
+    for _ in range(30):
+        total = (total + 1).realize()
+    assert len(total.uop.toposort()) == 1
+    assert total.item() == 30.0
+
+
+def test_dead_tensors_are_forgotten() -> None:
+    before = len(live.live_tensors())
+    tensors = [Tensor([float(i)]) + 1 for i in range(10)]
+    assert len(live.live_tensors()) == before + 10
+    del tensors
+    gc.collect()
+    assert len(live.live_tensors()) == before
