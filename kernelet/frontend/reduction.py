@@ -148,6 +148,12 @@ class Reduction(Movement, Functions):
         """Whether no element is zero; ``numpy.all(x, axis)``."""
         return ~self.eq(0).any(axis, keepdim, dim=dim)
 
+    def allclose(
+        self, other: Self, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> Self:
+        """Whether all elements are close; ``numpy.allclose(x, other, rtol, atol, equal_nan)``."""
+        return self.isclose(other, rtol, atol, equal_nan).all()
+
     def argmax(
         self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
     ) -> Self:

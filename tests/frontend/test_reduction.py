@@ -192,3 +192,9 @@ def test_softmax_of_halves_is_rounded_once() -> None:
 def test_the_mean_of_equal_numbers_is_that_number() -> None:
     for count in (41, 47, 82):
         assert Tensor([1.0] * count).mean().item() == 1.0
+
+
+def test_all_elements_may_be_close() -> None:
+    x = Tensor([1.0, nan])
+    assert not x.allclose(x).item()
+    assert x.allclose(Tensor([1.000001, nan]), equal_nan=True).item()
