@@ -159,8 +159,9 @@ class Staging:
         Coordinates made of several loops stand behind one variable while indices are computed:
         (x // 5 * 5 + x % 5) is x for a variable, but not for 16 * i + j.
         """
-        index, behind = self.stand_ins(index, node.shape)
-        behind |= given or {}
+        behind = given
+        if behind is None:
+            index, behind = self.stand_ins(index, node.shape)
         value = self._inliner(chain, loops or {}, behind).expression(node, index, gate)
         return replace_ranges(value, behind) if behind else value
 
