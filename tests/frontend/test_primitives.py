@@ -5,7 +5,13 @@ import pytest
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
-from kernelet.frontend.primitives import as_dtype, broadcast_shape, promote_scalar, show_shape
+from kernelet.frontend.primitives import (
+    Primitives,
+    as_dtype,
+    broadcast_shape,
+    promote_scalar,
+    show_shape,
+)
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
 
@@ -83,3 +89,12 @@ def test_operands_must_be_numbers_or_tensors() -> None:
 def test_a_bound_variable_is_an_operand() -> None:
     n = UOp.variable("n", 1, 9).bind(4)
     assert (Tensor([1, 2]) + n).tolist() == [5, 6]  # type: ignore[operator]
+
+
+def test_no_two_topic_classes_define_the_same_method() -> None:
+    owners: dict[str, list[str]] = {}
+    for topic in Tensor.__mro__[:-1]:
+        for name in vars(topic):
+            if topic is not Primitives and not name.startswith(("__", "_abc")):
+                owners.setdefault(name, []).append(topic.__name__)
+    assert {name: found for name, found in owners.items() if len(found) > 1} == {}
