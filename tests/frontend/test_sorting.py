@@ -53,7 +53,7 @@ def test_order_is_stable_and_nan_is_the_greatest(sample: str, descending: bool) 
     np.testing.assert_array_equal(Tensor(x).argsort(axis, descending).numpy(), want)
 
 
-@pytest.mark.parametrize("length", [9, 30, 100, 257])
+@pytest.mark.parametrize("length", [9, 30, 100])
 def test_long_rows_are_sorted_by_columns(length: int) -> None:
     rng = np.random.default_rng(length)
     x = rng.integers(-1000, 1000, (2, length)).astype(np.int64) * 2**32 + np.arange(length)
