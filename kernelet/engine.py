@@ -8,7 +8,6 @@ The graph does not know that memory exists: this module keeps a weak map from no
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +15,6 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, WeakSet
 
 from kernelet import backends, pipeline, programs
-from kernelet.base import trace
-from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError, JitError
 from kernelet.graph.ops import MOVEMENT, Op
@@ -26,6 +23,7 @@ from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
+from kernelet.launches import Launch, Step, Transfer, execute, memory_of
 from kernelet.programs import Runner
 from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
@@ -312,33 +310,16 @@ def _schedule(prepared: Prepared) -> Schedule:
 # ---- running ----
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One launch with its memory and its variables."""
-
-    runner: Runner
-    buffers: tuple[Buffer, ...]
-    values: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """A copy between devices."""
-
-    target: Buffer
-    source: Buffer
-
-
 @dataclass(slots=True)
 class Recorder:
     """Keeps what is run, in order, so that it can be run again."""
 
-    steps: list[Launch | Transfer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
-        written = [s.target if isinstance(s, Transfer) else s.buffers[0] for s in self.steps]
+        written = [memory_of(step)[0] for step in self.steps]
         return any(buffer.whole is each.whole for each in (*written, *self.inputs))
 
 
@@ -411,48 +392,12 @@ def _step(
     buffers: Sequence[Buffer],
     values: dict[str, int],
     loaded: dict[str, dict[UOp, Runner]],
-) -> Launch | Transfer:
+) -> Step:
     if isinstance(call, CopyCall):
         return Transfer(buffers[call.target], buffers[call.source])
     runner = loaded[plan.slots[call.slots[0]].device][call.kernel]
     given = tuple(values[name] for name in runner.program.variables)
     return Launch(runner, tuple(buffers[slot] for slot in call.slots), given)
-
-
-def execute(step: Launch | Transfer) -> None:
-    """Run one launch or copy and count it."""
-    if isinstance(step, Transfer):
-        step.target.copy_from(step.source)
-        return
-    program = step.runner.program
-    addresses = [buffer.address for buffer in step.buffers]
-    GlobalCounters.kernel_count += 1
-    GlobalCounters.global_ops += program.estimates.operations
-    GlobalCounters.global_mem += program.estimates.nbytes
-    if not trace.wants("kernel"):
-        step.runner.launcher(addresses, step.values, 0, program.thread_size)
-        return
-    driver = step.buffers[0].driver
-    start = time.perf_counter()
-    step.runner.launcher(addresses, step.values, 0, program.thread_size)
-    driver.synchronize()
-    seconds = time.perf_counter() - start
-    GlobalCounters.time_sum_s += seconds
-    trace.send(
-        trace.Event(
-            "kernel",
-            program.name,
-            "",
-            start,
-            seconds,
-            {
-                "number": GlobalCounters.kernel_count,
-                "operations": program.estimates.operations,
-                "bytes": program.estimates.nbytes,
-                "memory": GlobalCounters.mem_used,
-            },
-        )
-    )
 
 
 def _settle(

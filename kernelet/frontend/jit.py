@@ -18,13 +18,14 @@ from typing import Any, final
 from kernelet import engine
 from kernelet.base import config
 from kernelet.base.errors import JitError
-from kernelet.engine import Launch, Recorder, Transfer
+from kernelet.engine import Recorder
 from kernelet.frontend import live, random
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
+from kernelet.launches import Launch, Step, Transfer, execute
 from kernelet.runtime.buffer import Buffer
 
 MOST_CAPTURES = 64
@@ -179,7 +180,7 @@ class Captured:
         self.recorder = Recorder()
         self.draws: list[random.Draw] = []
         self.fresh: list[Buffer] = []
-        self.steps: list[tuple[Launch | Transfer, tuple[Slot, ...]]] = []
+        self.steps: list[tuple[Step, tuple[Slot, ...]]] = []
         self.structure: object = None
         self.written: list[Slot] = []
 
@@ -270,12 +271,12 @@ class Captured:
         for step, slots in self.steps:
             buffers = tuple(_buffer_of(slot, inputs.buffers, fresh) for slot in slots)
             if isinstance(step, Transfer):
-                engine.execute(Transfer(*buffers))
+                execute(Transfer(*buffers))
                 continue
             names = step.runner.program.variables
             pairs = zip(names, step.values, strict=True)
             given = tuple(values.get(name, known) for name, known in pairs)
-            engine.execute(Launch(step.runner, buffers, given))
+            execute(Launch(step.runner, buffers, given))
         binds = {variable: variable.bind(n) for variable, n in inputs.variables.items()}
         leaves: dict[tuple[object, ...], UOp] = {}
 
