@@ -20,15 +20,11 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.render.c_casts import bitcast, cast
 from kernelet.render.c_helpers import Prelude, mask_dtype
-from kernelet.render.c_memory import (
-    lane_address,
-    memory_dtype,
-    scratch_lines,
-    signature,
-)
-from kernelet.render.c_types import SIGNED, literal, scalar_name
+from kernelet.render.c_memory import lane_address, memory_dtype, scratch_lines, signature
+from kernelet.render.c_types import literal, scalar_name
 from kernelet.render.renderer import (
     BOOL_OPERATIONS,
+    STORAGE_FLOATS,
     Lines,
     Walker,
     gate_of,
@@ -294,15 +290,12 @@ class _Renderer(Walker):
         if target.is_bool:
             if source.dtype.is_bool:
                 return self._use(source, _LOOSE), _LOOSE
-            zero = literal(source.dtype, 0)
-            value = self._use(source, _SUM)
-            if source.dtype.scalar in (dtypes.float16, dtypes.bfloat16):
-                return f"(({value}) & 0x7fff) != 0", _LOOSE
-            return f"{value} != {zero}", _LOOSE
+            if source.dtype.scalar in STORAGE_FLOATS:
+                return f"({self._use(source, _UNARY)} & 0x7fff) != 0", _LOOSE
+            return f"{self._use(source, _SUM)} != {literal(source.dtype, 0)}", _LOOSE
         if source.dtype.is_bool and target.lanes > 1:
-            mask = self._mask(source)
-            text = f"-{self._mask_text(source, mask)}"
-            return cast(self._prelude, text, mask, target), _UNARY
+            text = f"-{self._mask_text(source, self._mask(source))}"
+            return cast(self._prelude, text, self._mask(source), target), _UNARY
         kind = dtypes.uint8 if source.dtype.is_bool else source.dtype
         return cast(self._prelude, self._use(source, _LOOSE), kind, target), _UNARY
 
@@ -385,11 +378,10 @@ class _Renderer(Walker):
 
     def _comparison(self, node: UOp) -> tuple[str, int]:
         source = node.src[0]
-        mask = SIGNED[source.dtype.itemsize].vec(source.dtype.lanes)
-        self._masks[node] = mask
+        mask = self._masks[node] = mask_dtype(source.dtype)
         left = self._use(source, _SUM)
         if node.op in (Op.CAST, Op.BITCAST):
-            if source.dtype.scalar in (dtypes.float16, dtypes.bfloat16):
+            if source.dtype.scalar in STORAGE_FLOATS:
                 left = f"({left} << 1)"
             return f"({self._prelude.type(mask)})({left} != ({self._type(source)}){{0}})", _UNARY
         sign, _ = _OPERATORS[node.op]

@@ -91,11 +91,8 @@ def _limits(source: DType, target: DType) -> tuple[str, str]:
 
 
 def _saturate_lanes(prelude: Prelude, source: DType, target: DType) -> str:
-    kind, result, mask = (
-        prelude.type(source),
-        prelude.type(target),
-        prelude.type(mask_dtype(source)),
-    )
+    kind, result = prelude.type(source), prelude.type(target)
+    mask = prelude.type(mask_dtype(source))
     low, high = (f"{prelude.splat(source)}({limit})" for limit in _limits(source, target))
     least, greatest = (
         f"{prelude.splat(target)}({literal(target, limit)})" for limit in (target.min, target.max)
@@ -124,7 +121,7 @@ def _widen(prelude: Prelude, source: DType) -> str:
     lanes = source.lanes
     wide, bits = dtypes.float32.vec(lanes), dtypes.uint32.vec(lanes)
     unsigned = prelude.type(bits)
-    value = _convert(prelude, "x", bits) if lanes > 1 else f"({unsigned})x"
+    value = cast(prelude, "x", dtypes.uint16.vec(lanes), bits)
     if source.scalar is dtypes.bfloat16:
         body = f"return {bitcast(prelude, f'{value} << 16', bits, wide)};"
     else:
@@ -149,13 +146,12 @@ def _narrow(prelude: Prelude, source: DType, target: DType) -> str:
         return prelude.function(result, name, f"{kind} x", f"return {narrow};")
     bits = dtypes.uint32.vec(lanes)
     unsigned = prelude.type(bits)
-    value = bitcast(prelude, "x", source, bits)
-    body = (
-        _to_bfloat16(prelude, bits) if target.scalar is dtypes.bfloat16 else _to_half(prelude, bits)
-    )
-    last = _convert(prelude, "result", target) if lanes > 1 else f"({result})result"
-    text = f"const {unsigned} bits = {value};\n{body}\nreturn {last};"
-    return prelude.function(result, name, f"{kind} x", text)
+    round_bits = _to_bfloat16 if target.scalar is dtypes.bfloat16 else _to_half
+    body = f"""
+        const {unsigned} bits = {bitcast(prelude, "x", source, bits)};
+        {round_bits(prelude, bits)}
+        return {cast(prelude, "result", bits, dtypes.uint16.vec(lanes))};"""
+    return prelude.function(result, name, f"{kind} x", body)
 
 
 def _to_bfloat16(prelude: Prelude, bits: DType) -> str:

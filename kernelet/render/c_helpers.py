@@ -93,17 +93,14 @@ class Prelude:
             nan = " || x != x" if dtype.is_float else ""
             return self._binary("max", dtype, f"return x > y{nan} ? x : y;")
         mask = self.type(mask_dtype(dtype))
-        nan = f" | ({mask})(x != x)" if dtype.is_float else ""
-        return self._binary(
-            "max", dtype, f"return {self.select(dtype)}(({mask})(x > y){nan}, x, y);"
-        )
+        test = f"({mask})(x > y)" + (f" | ({mask})(x != x)" if dtype.is_float else "")
+        return self._binary("max", dtype, f"return {self.select(dtype)}({test}, x, y);")
 
     def _truncate(self, dtype: DType) -> str:
         # What has no fraction stays as it is, NaN too.
         whole = SIGNED[dtype.itemsize].vec(dtype.lanes)
-        kind, bits, limit = self.type(dtype), self.type(whole), float(2**52)
-        if dtype.itemsize == 4:
-            limit = float(2**23)
+        kind, bits = self.type(dtype), self.type(whole)
+        limit = "0x1p23f" if dtype.itemsize == 4 else "0x1p52"
         body = f"""
             const {bits} sign = ({bits})x & {self.splat(whole)}({literal(whole, int(whole.min))});
             const {bits} magnitude = ({bits})x ^ sign;
@@ -176,11 +173,8 @@ class Prelude:
 
     def _keep_loop(self) -> str:
         # clang turns the loop into one masked access only if it is still a loop by then.
-        text = (
-            "#ifdef __clang__\n"
-            '#define KEEP_LOOP _Pragma("clang loop unroll(disable)")\n'
-            "#else\n#define KEEP_LOOP\n#endif\n"
-        )
+        text = '#ifdef __clang__\n#define KEEP_LOOP _Pragma("clang loop unroll(disable)")\n'
+        text += "#else\n#define KEEP_LOOP\n#endif\n"
         return self.add("KEEP_LOOP", text)
 
 

@@ -22,7 +22,6 @@ from kernelet.render.renderer import (
     BOOL_OPERATIONS,
     Walker,
     array_bytes,
-    bits_dtype,
     gate_of,
     is_register,
     raise_unexpected,
@@ -216,12 +215,9 @@ class _Renderer(Walker):
             operands = f"ptr {address}, i32 {dtype.itemsize}, {self._typed(gate)}"
             value = self.assign(f"call {kind} {function}({operands}, {kind} zeroinitializer)")
         else:
-            before, label = self._block, self.fresh()
-            self._line(f"br i1 {self._use(gate)}, label %{label}.inside, label %{label}.done")
-            self._start(f"{label}.inside")
+            before, label = self._block, self._open_gate(gate)
             value = self.assign(load)
-            self._line(f"br label %{label}.done")
-            self._start(f"{label}.done")
+            self._close_gate(label)
             choice = f"[ {value}, %{label}.inside ], [ zeroinitializer, %{before} ]"
             value = self.assign(f"phi {kind} {choice}")
         return self.assign(f"icmp ne {kind} {value}, {_zero(dtype)}") if as_bytes else value
@@ -243,12 +239,19 @@ class _Renderer(Walker):
             operands = f"{kind} {text}, ptr {address}, i32 {dtype.itemsize}, {self._typed(gate)}"
             self._line(f"call void {function}({operands})")
         else:
-            label = self.fresh()
-            self._line(f"br i1 {self._use(gate)}, label %{label}.inside, label %{label}.done")
-            self._start(f"{label}.inside")
+            label = self._open_gate(gate)
             self._line(store)
-            self._line(f"br label %{label}.done")
-            self._start(f"{label}.done")
+            self._close_gate(label)
+
+    def _open_gate(self, gate: UOp) -> str:
+        label = self.fresh()
+        self._line(f"br i1 {self._use(gate)}, label %{label}.inside, label %{label}.done")
+        self._start(f"{label}.inside")
+        return label
+
+    def _close_gate(self, label: str) -> None:
+        self._line(f"br label %{label}.done")
+        self._start(f"{label}.done")
 
     # ---- values ----
 
@@ -267,7 +270,13 @@ class _Renderer(Walker):
 
     def _compare(self, node: UOp) -> str:
         left, right = node.src
-        return self.assign(f"{_comparison(node)} {self._typed(left)}, {self._use(right)}")
+        if left.dtype.is_float:
+            test = "fcmp olt" if node.op is Op.CMPLT else "fcmp une"
+        elif node.op is Op.CMPNE:
+            test = "icmp ne"
+        else:
+            test = "icmp ult" if left.dtype.is_unsigned or left.dtype.is_bool else "icmp slt"
+        return self.assign(f"{test} {self._typed(left)}, {self._use(right)}")
 
     def _negate(self, node: UOp) -> str:
         source = node.src[0]
@@ -298,23 +307,19 @@ class _Renderer(Walker):
         return self._select(node.dtype, *map(self._use, node.src))
 
     def _divide(self, node: UOp) -> str:
-        left, right = node.src
-        dtype = bits_dtype(node.dtype)
-        kind, x, y = type_name(dtype), self._use(left), self._use(right)
-        sign = "u" if dtype.is_unsigned else "s"
-        name = f"{sign}{'rem' if node.op is Op.TRUNCMOD else 'div'}"
-        if safe_divisor(right):
+        dtype, is_modulo = node.dtype, node.op is Op.TRUNCMOD
+        kind, x, y = type_name(dtype), *map(self._use, node.src)
+        name = f"{'u' if dtype.is_unsigned else 's'}{'rem' if is_modulo else 'div'}"
+        if safe_divisor(node.src[1]):
             return self.assign(f"{name} {kind} {x}, {y}")
-        zero, is_modulo = _zero(dtype), node.op is Op.TRUNCMOD
-        flags = type_name(dtypes.bool.vec(dtype.lanes))
+        zero, flags = _zero(dtype), type_name(dtypes.bool.vec(dtype.lanes))
         odd = is_zero = self.assign(f"icmp eq {kind} {y}, {zero}")
-        special = self._select(dtype, is_zero, x, zero) if is_modulo else zero
         if not dtype.is_unsigned:
             is_negative = self.assign(f"icmp eq {kind} {y}, {literal(dtype, -1)}")
             odd = self.assign(f"or {flags} {is_zero}, {is_negative}")
-            if not is_modulo:
-                opposite = self.assign(f"sub {kind} {zero}, {x}")
-                special = self._select(dtype, is_zero, zero, opposite)
+        # By 0: 0, or x as the rest. By -1: -x, or no rest.
+        opposite = zero if is_modulo else self.assign(f"sub {kind} {zero}, {x}")
+        special = self._select(dtype, is_zero, x if is_modulo else zero, opposite)
         safe = self._select(dtype, odd, literal(dtype, 1), y)
         return self._select(dtype, odd, special, self.assign(f"{name} {kind} {x}, {safe}"))
 
@@ -365,15 +370,6 @@ class _Renderer(Walker):
 
 def _zero(dtype: DType) -> str:
     return literal(dtype, 0)
-
-
-def _comparison(node: UOp) -> str:
-    dtype, is_less = node.src[0].dtype, node.op is Op.CMPLT
-    if dtype.is_float:
-        return "fcmp olt" if is_less else "fcmp une"
-    if not is_less:
-        return "icmp ne"
-    return "icmp ult" if dtype.is_unsigned or dtype.is_bool else "icmp slt"
 
 
 _VALUES: dict[Op, Callable[[_Renderer, UOp], str]] = {

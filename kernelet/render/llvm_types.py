@@ -130,9 +130,8 @@ def _saturate(assembler: Assembler, value: str, source: DType, target: DType) ->
     word = "fptoui" if target.is_unsigned else "fptosi"
     result = assembler.assign(f"{word} {held} {safe} to {wanted}")
     for test, limit in ((above, target.max), (below, target.min)):
-        bound = literal(target, limit)
-        text = f"select {flags} {test}, {wanted} {bound}, {wanted} {result}"
-        result = assembler.assign(text)
+        choice = f"{wanted} {literal(target, limit)}, {wanted} {result}"
+        result = assembler.assign(f"select {flags} {test}, {choice}")
     return result
 
 
@@ -183,9 +182,8 @@ def _round_to_odd(assembler: Assembler, value: str, source: DType) -> str:
     flags = _vector("i1", source.lanes)
     bits = assembler.assign(f"select {flags} {exact}, {kind} {high}, {kind} {odd}")
     value = assembler.assign(f"bitcast {kind} {bits} to {wide}")
-    return assembler.assign(
-        f"fptrunc {wide} {value} to {type_name(dtypes.float32.vec(source.lanes))}"
-    )
+    near = type_name(dtypes.float32.vec(source.lanes))
+    return assembler.assign(f"fptrunc {wide} {value} to {near}")
 
 
 def _vector(name: str, lanes: int) -> str:

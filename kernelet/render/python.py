@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import final
 
 from kernelet.base.dtype import DType, dtypes, round_to
-from kernelet.graph.ops import Op
+from kernelet.graph.ops import COMPARISONS, Op
 from kernelet.graph.uop import UOp
 from kernelet.render.renderer import (
     Lines,
@@ -53,12 +53,7 @@ _FORMULAS: dict[Op, str] = {
     Op.WHERE: "{1} if {0} else {2}",
     Op.MULACC: "multiply_add({0}, {1}, {2})",
 }
-_EXACT = frozenset(
-    {
-        Op.MAX, Op.CMPLT, Op.CMPNE, Op.AND, Op.OR, Op.XOR, Op.SHR, Op.MOD, Op.TRUNCMOD, Op.TRUNC,
-        Op.WHERE,
-    }
-)  # fmt: skip
+_EXACT = frozenset({Op.MAX, Op.AND, Op.OR, Op.XOR, Op.SHR, Op.MOD, Op.TRUNCMOD, Op.TRUNC, Op.WHERE})
 
 
 def render(program: Sequence[UOp], name: str) -> str:
@@ -194,7 +189,7 @@ def _lane(node: UOp, sources: Sequence[str]) -> str:
 
 
 def _needs_no_rounding(node: UOp, dtype: DType) -> bool:
-    if node.op in _EXACT or dtype in (dtypes.float64, dtypes.index):
+    if node.op in _EXACT | COMPARISONS or dtype in (dtypes.float64, dtypes.index):
         return True
     if node.op is Op.NEG and dtype.is_float:
         return True

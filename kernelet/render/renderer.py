@@ -33,15 +33,15 @@ STORAGE_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})  # kept as bits, n
 class Outline:
     """What a program declares before its first statement.
 
-    `parameters` has None for a slot that the program does not use. `names` covers parameters, variables, scratch and loops; `uses` counts, for each place in the
-    list, how often its value is read; `registers` lists the elements of register scratch that
-    occur; `gated` holds the addresses that are only valid where a gate is true.
+    `parameters` has None for a slot that the program does not use. `names` covers parameters,
+    variables, scratch and loops; `uses` counts, for each place in the list, how often its value
+    is read; `registers` lists the elements of register scratch that occur; `gated` holds the
+    addresses that are only valid where a gate is true.
     """
 
     parameters: tuple[UOp | None, ...]
     variables: tuple[UOp, ...]
     scratch: tuple[UOp, ...]
-    loaded: frozenset[UOp]
     stored: frozenset[UOp]
     gated: frozenset[UOp]
     registers: dict[UOp, tuple[int, ...]]
@@ -65,24 +65,18 @@ class Outline:
 def outline(program: Sequence[UOp]) -> Outline:
     """Read a program once and name what it declares."""
     by_slot = {node.arg.slot: node for node in _of(program, Op.PARAM)}
-    loaded: set[UOp] = set()
-    stored: set[UOp] = set()
-    gated: set[UOp] = set()
+    accesses = [node for node in program if node.op in (Op.LOAD, Op.STORE)]
+    stored = frozenset(node.src[0].src[0] for node in accesses if node.op is Op.STORE)
     registers: dict[UOp, set[int]] = {}
     for node in program:
         if node.op is Op.INDEX and is_register(node.src[0]):
             registers.setdefault(node.src[0], set()).add(register_offset(node))
-        if node.op in (Op.LOAD, Op.STORE):
-            (loaded if node.op is Op.LOAD else stored).add(node.src[0].src[0])
-            if gate_of(node) is not None:
-                gated.add(node.src[0])
     return Outline(
         tuple(by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1)),
         tuple(_of(program, Op.VARIABLE)),
         tuple(_of(program, Op.SCRATCH)),
-        frozenset(loaded),
-        frozenset(stored),
-        frozenset(gated),
+        stored,
+        frozenset(node.src[0] for node in accesses if gate_of(node) is not None),
         {memory: tuple(sorted(offsets)) for memory, offsets in registers.items()},
         _names(program, stored),
         _uses(program),
@@ -112,7 +106,7 @@ def _sources_read(node: UOp) -> tuple[UOp, ...]:
     return node.src if repeated_source(node) is None else node.src[:1]
 
 
-def _names(program: Sequence[UOp], stored: set[UOp]) -> dict[UOp, str]:
+def _names(program: Sequence[UOp], stored: frozenset[UOp]) -> dict[UOp, str]:
     names: dict[UOp, str] = {}
     taken = {"thread_begin", "thread_end"}
     for node in dict.fromkeys(program):
