@@ -183,6 +183,10 @@ class _Boundaries:
     def _decide(self, node: UOp, kernels: dict[UOp, None]) -> bool:
         if node.op is Op.REDUCE:
             return self._keep_reduction(node, kernels)
+        if node.op is Op.SHRINK:
+            inner = self._sum_below(node)
+            # Only the part that is needed is computed and stored.
+            return inner is not None and not all(self._ends(node, kernel) for kernel in kernels)
         if node.op not in ELEMENTWISE or node.op is Op.CAST:
             return False
         return self._is_repeated_operand(node) or (len(kernels) > 1 and self._is_shared(node))
@@ -232,9 +236,9 @@ class _Boundaries:
         outputs = self.outputs[kernel]
         if self._is_absorbed(node):
             return True
-        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
         if self.is_contraction(node):
-            return len(readings) == 1 and depends == frozenset(outputs) and self._is_epilogue(node)
+            return self._ends(node, kernel)
+        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
         first = [variable for variable in outputs if variable in depends]
         if not self._agrees(kernel, frozenset(first)):
             return False
@@ -254,13 +258,24 @@ class _Boundaries:
         self.fused[kernel].append(frozenset(first))
         return True
 
+    def _ends(self, node: UOp, kernel: UOp) -> bool:
+        """Whether a contraction is what a kernel is about: each result is read once, at its end."""
+        readings = self.readings[node][kernel]
+        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
+        whole = depends == frozenset(self.outputs[kernel])
+        return len(readings) == 1 and whole and node not in self.reduced
+
+    def _sum_below(self, node: UOp) -> UOp | None:
+        """The contraction that a chain of movement ops, read nowhere else, shows a part of."""
+        node = node.src[0]
+        while node.op in MOVEMENT and node.op is not Op.EXPAND and len(self.readers[node]) == 1:
+            node = node.src[0]
+        alone = node.op is Op.REDUCE and len(self.readers[node]) == 1
+        return node if alone and self.is_contraction(node) else None
+
     def _agrees(self, kernel: UOp, needed: frozenset[UOp]) -> bool:
         """Whether the output loops can be ordered so that every fused reduction has its own first."""
         return all(needed <= other or other <= needed for other in self.fused[kernel])
-
-    def _is_epilogue(self, node: UOp) -> bool:
-        """Whether nothing but elementwise and movement ops lies between a node and its kernel."""
-        return node not in self.reduced
 
     def _is_absorbed(self, node: UOp) -> bool:
         """Whether a sum is right below another sum, so that they are one sum over more axes."""

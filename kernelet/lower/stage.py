@@ -171,16 +171,16 @@ class Staging:
         behind: dict[UOp, UOp] = {}
         for position, dim in zip(index, shape, strict=True):
             low, high = position.bounds
-            if not position.src or position.op is Op.RANGE or not isinstance(dim, int):
+            # What may stick out of the value cannot pass for one of its indices.
+            outside = not isinstance(dim, int) or low < 0 or high >= dim
+            if not position.src or position.op is Op.RANGE or outside:
                 made.append(position)
-            elif low < 0 or high >= dim:
-                # It may stick out of the value, so it cannot pass for one of its indices.
-                made.append(position)
-            else:
-                arg = RangeArg(next(self.numbers), "axis")
-                variable = UOp(Op.RANGE, dtypes.index, (index_const(dim),), arg)
-                behind[variable] = position
-                made.append(variable)
+                continue
+            start, size = index_const(int(low)), index_const(int(high - low) + 1)
+            arg = RangeArg(next(self.numbers), "axis")
+            variable = UOp(Op.RANGE, dtypes.index, (size,), arg)
+            behind[variable] = subtract_index(position, start)
+            made.append(add_index(variable, start))
         return tuple(made), behind
 
     def _inliner(
