@@ -159,6 +159,9 @@ class NestWriter(Staging):
         group = self.grouped.get(stage.number)
         node = stage.node
         own, tile = stage.loops(tile=False), stage.loops(tile=True)
+        if any(variable.arg.kind == "vector" for variable in tile):
+            # The readers' lanes run along the results already.
+            group = None
         address = stage.address(stage.coordinates)
         shape = node.src[0].shape
         outer = [axis for axis in node.arg.axes if group is None or axis != group.axis]

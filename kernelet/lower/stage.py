@@ -101,6 +101,11 @@ class Stage:
         return tuple(variable for loop, variable in pairs if (loop.kind in TILE_KINDS) == tile)
 
 
+def _is_inside(index: Index, shape: Shape) -> bool:
+    pairs = zip(index, shape, strict=True)
+    return all(bounds_gate(position, dim) is TRUE for position, dim in pairs)
+
+
 def placeholder(number: int, dtype: DType) -> UOp:
     """Stands for the scratch of a stage until its box is known."""
     return UOp(Op.SCRATCH, dtype, (), ScratchArg(number, -1))
@@ -200,12 +205,16 @@ class Staging:
             if node not in self.numbering:
                 return None
             index = [substitute_index(position, behind) for position in place.index]
-            return self.read(node, tuple(index), chain)
+            gate = substitute_index(place.gate, behind)
+            return self.read(node, tuple(index), chain, gate)
 
         return Inliner(read_stage)
 
-    def read(self, node: UOp, index: Index, chain: Chain) -> UOp:
-        """A load from the scratch of a stage, at an address settled when its box is known."""
+    def read(self, node: UOp, index: Index, chain: Chain, gate: UOp) -> UOp:
+        """A load from the scratch of a stage, at an address settled when its box is known.
+
+        An index that may leave the value, as below padding, carries the gate.
+        """
         stage = self.stages.get(node)
         if stage is None:
             stage = self.stages[node] = Stage(self.numbering[node], node)
@@ -213,7 +222,9 @@ class Staging:
         address = UOp(Op.INDEX, dtypes.index, (memory, *index))
         stage.accesses.append(Access(address, index, chain))
         self.addresses[address] = (stage, index)
-        return UOp(Op.LOAD, node.dtype, (address,))
+        if gate is TRUE or _is_inside(index, node.shape):
+            return UOp(Op.LOAD, node.dtype, (address,))
+        return UOp(Op.LOAD, node.dtype, (address, gate))
 
     # ---- placing ----
 
