@@ -15,13 +15,14 @@ from kernelet.base import config, trace
 from kernelet.base.dtype import dtypes
 from kernelet.base.program import Estimates
 from kernelet.base.target import Target
+from kernelet.graph.algebra import simplify
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.show import show
 from kernelet.graph.spec import KERNEL, LOOPS, PROGRAM, TENSOR, Spec, verify
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.boundaries import choose_boundaries
-from kernelet.kernelize.normalize import normalize
+from kernelet.kernelize.normalize import normalize, simplify_values
 from kernelet.kernelize.overlap import separate_overlaps
 from kernelet.kernelize.passes import cut_into_kernels
 from kernelet.kernelize.schedule import Schedule
@@ -50,6 +51,7 @@ def _for_all(run: Callable[[UOp], UOp]) -> Callable[[UOp, Target], UOp]:
 
 
 KERNELIZE = (
+    Pass("simplify values", _for_all(simplify_values), TENSOR),
     Pass("normalize", _for_all(normalize), TENSOR),
     Pass("choose boundaries", _for_all(choose_boundaries), TENSOR),
     Pass("separate overlaps", _for_all(separate_overlaps), TENSOR),
@@ -57,6 +59,7 @@ KERNELIZE = (
 LOWER = (
     Pass("widen narrow floats", widen_narrow_floats, LOOPS),
     Pass("expand tiles", _for_all(expand_tiles), LOOPS),
+    Pass("simplify", _for_all(simplify), LOOPS),
     Pass("decompose", decompose, LOOPS),
     Pass("scratch to registers", _for_all(scratch_to_registers), LOOPS),
 )
@@ -79,7 +82,8 @@ def schedule(sink: UOp, device: str) -> Schedule:
     """Kernels in order; `device` is for values made of constants alone."""
     if config.current().verify:
         verify(sink, TENSOR, "the frontend")
-    found = cut_into_kernels(run_passes(sink, KERNELIZE), device)
+    given = [node.arg.slot + 1 for node in sink.toposort() if node.op is Op.PARAM]
+    found = cut_into_kernels(run_passes(sink, KERNELIZE), device, max(given, default=0))
     if config.current().verify:
         for kernel in found.kernels:
             verify(kernel, KERNEL, "cut into kernels")
@@ -121,7 +125,8 @@ def lower(kernel: UOp, target: Target, plan: Plan | None = None) -> Lowered:
     if config.current().verify:
         verify(block, LOOPS, "write loops")
     block = run_passes(block, LOWER, target)
-    program = tuple(linearize(block))
+    given = [node for node in kernel.toposort() if node.op is Op.PARAM]
+    program = tuple(linearize(block, given))
     if config.current().verify:
         verify(program, PROGRAM, "linearize")
     return Lowered(program, plan, estimate(program))

@@ -45,11 +45,11 @@ def slot_view(slot: int, shape: tuple[Dim, ...], info: Slot) -> UOp:
 class Cutter:
     """Numbers the slots and writes one call for each stored value."""
 
-    def __init__(self, sink: UOp, device: str) -> None:
+    def __init__(self, sink: UOp, device: str, given: int) -> None:
         self.device = device
         self.order = list(sink.toposort())
         memories = [node for node in self.order if node.op is Op.PARAM]
-        given = max((node.arg.slot for node in memories), default=-1) + 1
+        given = max([given, *[node.arg.slot + 1 for node in memories]])
         empty = Slot(0, dtypes.void, device)
         self.pieces = Pieces([empty] * given)
         self.given = given

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from kernelet.graph.algebra import simplify
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
@@ -17,6 +18,18 @@ SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
 SPLIT_PARTS = 64
 FEW_RESULTS = 16
 KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
+
+
+def simplify_values(sink: UOp) -> UOp:
+    """The graph after the algebra; what was asked as a computation stays one.
+
+    x * 1  ->  CONTIGUOUS(x), for a later write to x must not change it
+    """
+    sources = []
+    for old, new in zip(sink.src, simplify(sink).src, strict=True):
+        shares = is_memory(base_of(new)) and not is_memory(base_of(old))
+        sources.append(UOp(Op.CONTIGUOUS, new.dtype, (new,)) if shares else new)
+    return sink.replace(src=tuple(sources))
 
 
 def normalize(sink: UOp) -> UOp:

@@ -16,10 +16,13 @@ from kernelet.kernelize.overlap import read_copies
 from kernelet.kernelize.schedule import Schedule
 
 
-def cut_into_kernels(sink: UOp, device: str) -> Schedule:
-    """Calls in order over numbered slots; `device` is for values made of constants alone."""
+def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
+    """Calls in order over numbered slots; `device` is for values made of constants alone.
+
+    The caller gives at least `given` memories, though the graph may not need the last of them.
+    """
     while True:
-        cutter = Cutter(sink, device)
+        cutter = Cutter(sink, device, given)
         order = order_calls(cutter.pieces)
         late = cycle_members(cutter.pieces, order)
         if not late:

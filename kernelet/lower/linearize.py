@@ -9,6 +9,7 @@ out of the loops that they do not depend on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kernelet.base.dtype import dtypes
@@ -135,11 +136,16 @@ def _stores_in(statement: UOp) -> list[UOp]:
     return [store for part in statement.src for store in _stores_in(part)]
 
 
-def linearize(block: UOp) -> list[UOp]:
-    """The linear program, memory arguments first in the order of their slots."""
+def linearize(block: UOp, given: Iterable[UOp] = ()) -> list[UOp]:
+    """The linear program, memory arguments first in the order of their slots.
+
+    The `given` memory is an argument also where nothing is left that touches it.
+    """
     body = _Linearizer(block).run(block)
     arguments = {node: None for node in block.toposort() if node.op in (Op.PARAM, Op.VARIABLE)}
-    memories = sorted((n for n in arguments if n.op is Op.PARAM), key=lambda n: n.arg.slot)
+    memories = sorted(
+        {*given, *(n for n in arguments if n.op is Op.PARAM)}, key=lambda n: n.arg.slot
+    )
     variables = sorted((n for n in arguments if n.op is Op.VARIABLE), key=lambda n: n.arg.name)
     first = [*memories, *variables]
     return first + [node for node in body if node.op not in (Op.PARAM, Op.VARIABLE)]
