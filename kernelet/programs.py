@@ -19,7 +19,7 @@ from kernelet.base import config, trace
 from kernelet.base.program import Program
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
-from kernelet.graph.show import show
+from kernelet.graph.show import show_program
 from kernelet.graph.uop import UOp
 from kernelet.runtime import device
 from kernelet.runtime.compilers import Compilers
@@ -97,6 +97,8 @@ def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
             found[kernel] = runner
     if missing:
         driver = device.driver(name)
+        if not any(known == name for _, known in _runners):
+            trace.emit("device", name, str(driver.target))
         for kernel, program in zip(missing, _programs(missing, name, driver), strict=True):
             launcher = driver.load(
                 program.binary, program.name, program.slots, len(program.variables)
@@ -111,8 +113,10 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
     stamp = (_source_stamp(), kind, driver.target, settings, driver.compiler_key())
     keys = [disk.key_of(*stamp, kernel_key(kernel)) for kernel in kernels]
     programs: dict[int, Program] = {}
+    # What a pass did can only be shown by doing it again.
+    shown = any(trace.wants(kind) for kind in ("transform", "linear", "graph"))
     for number, key in enumerate(keys):
-        data = disk.get("programs", key)
+        data = None if shown else disk.get("programs", key)
         if data is not None:
             programs[number] = pickle.loads(data)
     missing = [number for number in range(len(kernels)) if number not in programs]
@@ -131,6 +135,8 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
             progress.advance()
     for program in programs.values():
         trace.emit("source", program.name, program.source)
+        if trace.wants("assembly"):
+            trace.emit("assembly", program.name, driver.assembly(program.source, program.name))
     return [programs[number] for number in range(len(kernels))]
 
 
@@ -141,7 +147,7 @@ def _source(kernel: UOp, kind: str, driver: Driver) -> Program:
     if trace.wants("transform"):
         trace.emit("transform", name, str(lowered.plan))
     if trace.wants("linear"):
-        trace.emit("linear", name, "\n".join(show(node) for node in lowered.program[-1:]))
+        trace.emit("linear", name, show_program(lowered.program))
     source = backends.renderer(kind)(lowered.program, name)
     return Program(
         name,

@@ -101,8 +101,21 @@ def _show(event: Event) -> None:
     elif event.kind in ("source", "linear", "graph", "assembly"):
         stream, line = sys.stdout, f"--- {event.kind} {event.name}\n{event.text}"
     else:
-        stream, line = sys.stdout, f"*** {event.name}  {event.text}".rstrip()
+        text = event.text or _figures(event)
+        stream, line = sys.stdout, f"*** {event.name:28} {text}".rstrip()
     stream.write(line + "\n")
+
+
+def _figures(event: Event) -> str:
+    """The time of a launch, what it reached, and the memory that is held."""
+    numbers = event.numbers
+    if not event.seconds:
+        return ""
+    rates = (numbers.get(name, 0) / event.seconds / 1e9 for name in ("operations", "bytes"))
+    work, traffic = rates
+    held = numbers.get("memory", 0) / 1e6
+    time_text = f"{event.seconds * 1e6:10.1f} us"
+    return f"{time_text} {work:8.1f} GFLOP/s {traffic:7.1f} GB/s {held:9.2f} MB held"
 
 
 class Progress:

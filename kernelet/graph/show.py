@@ -6,7 +6,7 @@ Out: one line a node, sources first, each shared node once; a leaf is a line of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelet.base.errors import KerneletError
@@ -55,6 +55,26 @@ def show(node: UOp, limit: int | None = 200) -> str:
         head = limit // 4
         hidden = len(lines) - limit
         lines[head : head + hidden] = [f"... {hidden} more nodes ..."]
+    return "\n".join(lines)
+
+
+def show_program(program: Sequence[UOp]) -> str:
+    """A linear program, one node a line, loops indented.
+
+    A node that stands in the list again is computed anew and has a new number.
+    """
+    names: dict[UOp, str] = {}
+    lines: list[str] = []
+    depth = 0
+    for node in program:
+        if node.op is Op.CONST and node.dtype.lanes == 1:
+            names[node] = str(node.arg)
+            continue
+        depth -= node.op is Op.END
+        line = _line(node, names)
+        names[node] = f"%{len(lines)}"
+        lines.append(f"{'  ' * depth}{names[node]} = {line}")
+        depth += node.op is Op.RANGE
     return "\n".join(lines)
 
 
