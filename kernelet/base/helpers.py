@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TypeVar
-
-T = TypeVar("T", bound=Hashable)
-
-
-def deduplicate(items: Iterable[T]) -> list[T]:
-    """The items without repeats, each where it came first.
-
-    >>> deduplicate([3, 1, 3])
-    [3, 1]
-    """
-    return list(dict.fromkeys(items))
+from collections.abc import Sequence
 
 
 def argsort(order: Sequence[int]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DataError
+from kernelet.base.helpers import round_up
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.quantization import BLOCKS
 
@@ -116,7 +117,7 @@ def gguf_load(path: Path, device: str | None = None) -> tuple[dict[str, Value], 
         alignment = facts.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
             raise reader.damaged(f"general.alignment is {alignment}")
-        start = -(-file.tell() // alignment) * alignment
+        start = round_up(file.tell(), alignment)
         tensors = {}
         for entry in entries:
             file.seek(start + entry.offset)

@@ -1,20 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelet.base.helpers import argsort, ceiling_divide, deduplicate, round_up
+from kernelet.base.helpers import argsort, ceiling_divide, round_up
 
 
 @given(st.permutations(range(6)))
 def test_argsort_of_a_permutation_is_its_inverse(order):
     inverse = argsort(order)
     assert [order[axis] for axis in inverse] == sorted(order)
-
-
-@given(st.lists(st.integers(0, 5)))
-def test_deduplicating_keeps_the_first_of_each(items):
-    kept = deduplicate(items)
-    assert set(kept) == set(items)
-    assert [items.index(item) for item in kept] == sorted(items.index(item) for item in kept)
 
 
 @given(st.integers(0, 1000), st.integers(1, 50))
