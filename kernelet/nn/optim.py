@@ -37,7 +37,7 @@ class Optimizer(ABC):
         # With memory from the start, the first step runs the same kernels as all others.
         Tensor.realize(*self.params)
         self.device = self.params[0].device
-        self._lr = lr if isinstance(lr, Tensor) else self._state_value(lr)
+        self._lr = _stored(lr) if isinstance(lr, Tensor) else self._state_value(lr)
 
     @property
     def lr(self) -> Tensor:
@@ -133,6 +133,12 @@ def _sorted_out(name: str, given: Iterable[object]) -> tuple[list[Tensor], list[
             "Give float tensors whose requires_grad is not False."
         )
     return list(trained.values()), list(kept.values())
+
+
+def _stored(rate: Tensor) -> Tensor:
+    """`rate` with memory of its own: a constant would be written into captured kernels."""
+    copied = Tensor(rate.data(), device=rate.device, dtype=rate.dtype)
+    return rate.replace(copied.reshape(rate.shape))
 
 
 def _pending_state() -> list[Tensor]:

@@ -7,9 +7,12 @@ Out: dicts from dotted names to tensors, and models filled from such dicts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import FunctionType, MethodType, ModuleType
 
 from kernelet.base import trace
 from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.jit import TinyJit
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.gguf import gguf_load
 from kernelet.nn.safetensors import safe_load, safe_load_metadata, safe_save
@@ -23,6 +26,9 @@ __all__ = [
     "safe_load_metadata",
     "safe_save",
 ]
+
+# What may hang on a model without being a part of it.
+NOT_WALKED = (type, ModuleType, FunctionType, MethodType, TinyJit)
 
 
 def get_state_dict(obj: object, prefix: str = "") -> dict[str, Tensor]:
@@ -56,8 +62,10 @@ def _parts(obj: object) -> list[tuple[object, object]]:
         return list(obj.items())
     if isinstance(obj, list | tuple):
         return list(enumerate(obj))
-    if isinstance(obj, type):
+    if isinstance(obj, NOT_WALKED):
         return []
+    if is_dataclass(obj):
+        return [(each.name, getattr(obj, each.name)) for each in fields(obj)]
     return list(getattr(obj, "__dict__", {}).items())
 
 

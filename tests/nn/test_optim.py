@@ -89,6 +89,32 @@ def test_the_learning_rate_can_change_between_steps():
     assert optimizer.lr.item() == 0.5
 
 
+@pytest.mark.parametrize(
+    "rate", [1.0, Tensor(1.0), Tensor.full((1,), 1.0), Tensor.full((1,), 1.0).realize()]
+)
+def test_a_captured_step_sees_a_later_learning_rate(rate):
+    weight = Tensor([10.0]).realize()
+    optimizer = optim.SGD([weight], lr=rate)
+
+    @TinyJit
+    def step():
+        optimizer.zero_grad()
+        weight.sum().backward()
+        optimizer.step()
+
+    with Tensor.train():
+        for number in range(4):
+            if number == 3:
+                optimizer.lr = 0.5
+            step()
+    assert weight.tolist() == [6.5]
+
+
+def test_parameters_may_come_from_a_generator():
+    weights = [Tensor([1.0]), Tensor([2.0])]
+    assert len(optim.SGD(each for each in weights).params) == 2
+
+
 def test_half_precision_parameters_keep_their_type_and_their_small_steps():
     got = trained(lambda params: optim.Adam(params, lr=0.05), dtype="float16")
     assert got.dtype == np.float16

@@ -1,9 +1,10 @@
 from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from kernelet import Tensor, dtypes, engine, nn
+from kernelet import Tensor, TinyJit, dtypes, engine, nn
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.nn.state import (
     get_parameters,
@@ -48,6 +49,25 @@ def test_objects_that_hold_each_other_are_walked_once():
     network = Network()
     network.layers[0].parent = network
     assert len(get_parameters(network)) == 11
+
+
+@dataclass(slots=True)
+class Block:
+    weight: Tensor
+    inner: nn.Linear
+
+
+def test_data_classes_are_walked():
+    block = Block(Tensor([1.0]), nn.Linear(2, 2, bias=False))
+    assert list(get_state_dict(block)) == ["weight", "inner.weight"]
+
+
+def test_functions_modules_and_captured_steps_are_no_part_of_a_model():
+    layer = nn.Linear(2, 2, bias=False)
+    layer.step, layer.library, layer.kind = TinyJit(layer), nn, nn.Linear
+    for _ in range(3):
+        layer.step(Tensor([[1.0, 2.0]]))
+    assert list(get_state_dict(layer)) == ["weight"]
 
 
 def test_a_shared_parameter_has_two_names_and_is_one_parameter():
