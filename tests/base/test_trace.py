@@ -1,3 +1,5 @@
+import re
+
 from kernelet.base import trace
 from kernelet.base.config import Context
 
@@ -37,7 +39,7 @@ def test_each_debug_level_shows_its_kinds_and_those_below(capsys):
     with Context(DEBUG=4):
         trace.emit("source", "add_4", "for (;;)")
     shown = capsys.readouterr().out
-    assert "add_4  1 us" in shown
+    assert re.search(r"\*\*\* add_4 +1 us", shown)
     assert "void add_4()" not in shown
     assert "for (;;)" in shown
 
@@ -63,3 +65,11 @@ def test_a_long_task_shows_how_far_it_is(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("kernelet: download: 5/10 MB (50%)")
     assert lines[-1].startswith("kernelet: download: 10/10 MB (100%)")
+
+
+def test_a_launch_shows_what_it_reached(capsys):
+    numbers = {"operations": 4e6, "bytes": 2e6, "memory": 3e6}
+    with Context(DEBUG=2):
+        trace.send(trace.Event("kernel", "add_4", seconds=1e-3, numbers=numbers))
+    shown = capsys.readouterr().out.split()
+    assert " ".join(shown) == "*** add_4 1000.0 us 4.0 GFLOP/s 2.0 GB/s 3.00 MB held"
