@@ -24,6 +24,7 @@ from kernelet.graph.uop import UOp
 from kernelet.kernelize.boundaries import choose_boundaries
 from kernelet.kernelize.normalize import normalize, simplify_values
 from kernelet.kernelize.overlap import separate_overlaps
+from kernelet.kernelize.pack import pack_operands
 from kernelet.kernelize.passes import cut_into_kernels
 from kernelet.kernelize.schedule import Schedule
 from kernelet.lower.decompose import decompose
@@ -54,6 +55,7 @@ KERNELIZE = (
     Pass("simplify values", _for_all(simplify_values), TENSOR),
     Pass("normalize", _for_all(normalize), TENSOR),
     Pass("choose boundaries", _for_all(choose_boundaries), TENSOR),
+    Pass("pack operands", _for_all(pack_operands), TENSOR),
     Pass("separate overlaps", _for_all(separate_overlaps), TENSOR),
 )
 LOWER = (
