@@ -130,7 +130,7 @@ def current() -> Config:
 
 def update(**changes: Value) -> None:
     """Change settings for the rest of the process, in this thread and in those that start later."""
-    global _base  # noqa: PLW0603 - the one place that holds the process's settings
+    global _base  # the one place that holds the process's settings
     checked = _checked("config.update", changes)
     _base = replace(_base, **checked)
     active = _active.get()

@@ -96,7 +96,7 @@ def _by_name(name: str, lanes: int) -> DType:
     return _BY_NAME[name].vec(lanes)
 
 
-class dtypes:  # noqa: N801 - the name users of PyTorch and tinygrad know
+class dtypes:  # the name users of PyTorch and tinygrad know
     """The element types by name.
 
     >>> dtypes.half is dtypes.float16

@@ -238,7 +238,7 @@ def the_greater_range_is_the_maximum(left: UOp, right: UOp) -> UOp | None:
 @rule(UPat((Op.MOD, Op.TRUNCMOD), BITS, (UPat.var("value"), UPat.var("size"))))
 def a_value_below_the_modulus_is_its_own_rest(value: UOp, size: UOp) -> UOp | None:
     """i % 9 -> i, where i is a loop over 0..7"""
-    return value if 0 <= value.bounds.min and value.bounds.max < size.bounds.min else None
+    return value if value.bounds.min >= 0 and value.bounds.max < size.bounds.min else None
 
 
 BOUNDS = RuleSet(

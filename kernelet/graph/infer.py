@@ -13,9 +13,7 @@ Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
 OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
 
-_SAME_SHAPE = frozenset(
-    {Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY, Op.ASSIGN, Op.AFTER}
-)
+_SAME_SHAPE = frozenset({Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY, Op.ASSIGN, Op.AFTER})
 
 
 def shape_of(node: UOp) -> Shape:

@@ -81,7 +81,7 @@ class RuleSet:
         return matcher_source(op, self.rules)
 
 
-def PatternMatcher(  # noqa: N802 - the name users of tinygrad know
+def PatternMatcher(  # the name users of tinygrad know
     patterns: Sequence[tuple[UPat, Callable[..., UOp | None]]],
 ) -> RuleSet:
     """A rule set from pairs of pattern and function."""

@@ -137,7 +137,11 @@ class UOp(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, op: Op, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
+        cls,
+        op: Op,
+        dtype: DType = dtypes.void,
+        src: tuple[UOp, ...] = (),
+        arg: Any = None,  # noqa: ANN401 - a payload has its op's own type
     ) -> UOp:
         key: tuple[object, ...] = (op, dtype, src, arg)
         if op is _CONST:
@@ -275,7 +279,7 @@ class UOp(_Fields):
             return ones
         return UOp(Op.EXPAND, self.dtype, (ones,), shape)
 
-    def replace(self, **fields: Any) -> UOp:
+    def replace(self, **fields: Any) -> UOp:  # noqa: ANN401 - each field has its own type
         """The node with some of `op, dtype, src, arg` changed."""
         return UOp(
             fields.get("op", self.op),

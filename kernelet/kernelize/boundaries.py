@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 
+from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, index_of
 from kernelet.graph.infer import Shape, max_dim
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import Chain, Index, Reading, place_value, ranges_in
 from kernelet.graph.uop import RangeArg, UOp
-from kernelet.base.dtype import dtypes
 from kernelet.kernelize.normalize import is_memory
 
 SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
@@ -215,7 +215,7 @@ class _Boundaries:
             small = numel(node.src[0].shape) <= REPEATED_ELEMENTS
             if not small or self.is_contraction(node):
                 return True
-        return not all([self._fits(node, kernel) for kernel in kernels])
+        return not all(self._fits(node, kernel) for kernel in kernels)
 
     def is_contraction(self, node: UOp) -> bool:
         """Whether each element read takes part in many results: matrix products, convolutions."""

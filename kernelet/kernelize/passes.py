@@ -6,12 +6,14 @@ Out: a Schedule.
 
 from __future__ import annotations
 
+from kernelet.base.errors import InternalError
 from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.cut import Cutter
 from kernelet.kernelize.memory import plan_memory
 from kernelet.kernelize.normalize import base_of
-from kernelet.kernelize.order import cycle_members, order_calls
+from kernelet.kernelize.order import has_cycle, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
 from kernelet.kernelize.schedule import Schedule
 
@@ -24,19 +26,12 @@ def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
     while True:
         cutter = Cutter(sink, device, given)
         order = order_calls(cutter.pieces)
-        late = cycle_members(cutter.pieces, order)
-        if not late:
+        if not has_cycle(cutter.pieces, order):
             return _schedule(sink, cutter, order)
-        sink = read_copies(sink, _overwritten_reads(cutter, late))
-
-
-def _overwritten_reads(cutter: Cutter, late: list[UOp]) -> set[UOp]:
-    """The memory whose old contents are read by a call that also needs the new ones."""
-    pieces = cutter.pieces
-    before = {after.src[0] for after in cutter.order if after.op is Op.AFTER}
-    # Writes that should have waited for a reader; the reader waits for them too.
-    slots = {pieces.slot_of[node] for node in late}
-    return {node for node in before if pieces.slot_of[node] in slots}
+        lost = lost_states(cutter.pieces, cutter.order)
+        if not lost:
+            raise InternalError(f"cut into kernels: no order respects all reads:\n{show(sink)}")
+        sink = read_copies(sink, lost)
 
 
 def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
@@ -46,7 +41,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
     kept = set(range(cutter.given))
     for root in sink.src:
         if root.op is Op.ASSIGN:
-            root = root.src[0]  # noqa: PLW2901 - what was written is the target
+            root = root.src[0]  # what was written is the target
         base = base_of(root)
         slot = pieces.slot_of[base]
         kept.add(slot)

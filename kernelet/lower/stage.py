@@ -244,9 +244,9 @@ class Staging:
             if size > 1:
                 nest += _mirrored(stage, axis) or [Loop(axis, _symbolic_size(stage, axis) or size)]
         last = len(stage.sizes) - 1
-        if stage.node.op is not Op.REDUCE and nest and nest[-1] == Loop(last, stage.sizes[last]):
-            if stage.sizes[last] >= self.plan.lanes > 1:
-                nest = list(Split(last, self.plan.lanes, "vector").apply(tuple(nest)))
+        is_plain = stage.node.op is not Op.REDUCE and nest[-1:] == [Loop(last, stage.sizes[last])]
+        if is_plain and stage.sizes[last] >= self.plan.lanes > 1:
+            nest = list(Split(last, self.plan.lanes, "vector").apply(tuple(nest)))
         # The register tile is innermost, its lanes last.
         return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
 
