@@ -6,10 +6,13 @@ Out: what is wrong, in words; None when it is right.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.checks import check_elementwise
+from kernelet.graph.evaluate import evaluate_all
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 
@@ -17,6 +20,8 @@ from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 Misplaced = tuple[UOp, str]
 
 _MEMORY = frozenset({Op.PARAM, Op.SCRATCH})
+# How many values of an index are tried out where its bounds do not prove an access.
+_MOST_TRIED = 4096
 _STATEMENTS = frozenset({Op.STORE, Op.LOOP, Op.BLOCK, Op.BARRIER})
 
 
@@ -205,15 +210,66 @@ def _loop_place(node: UOp, around: Sequence[UOp]) -> str | None:
 
 def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
     """Every load and store without a gate is proved to be inside its memory."""
+    empty = 0
     for node in nodes:
-        if node.op not in (Op.LOAD, Op.STORE):
+        if node.op in (Op.RANGE, Op.END):
+            loop = node if node.op is Op.RANGE else node.src[0]
+            if loop.src[0].bounds.max <= 0:
+                empty += 1 if node.op is Op.RANGE else -1
+        # Nothing happens inside a loop of no turns.
+        if node.op not in (Op.LOAD, Op.STORE) or empty:
             continue
         gates = node.src[1:] if node.op is Op.LOAD else node.src[2:]
         dtype = node.dtype if node.op is Op.LOAD else node.src[1].dtype
         memory, offset = node.src[0].src
         lanes = 1 if _is_register(memory) else dtype.lanes // memory.dtype.lanes
+        last = memory.arg.size - max(lanes, 1)
         low, high = offset.bounds
-        if not gates and (low < 0 or high + max(lanes, 1) > memory.arg.size):
+        if gates or (low >= 0 and high <= last):
+            continue
+        low, high = _values_of(offset)
+        if low < 0 or high > last:
             found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
             return node, f"it may touch {found} and has no gate"
     return None
+
+
+def _values_of(index: UOp) -> tuple[int, int]:
+    """The least and the greatest value of an index; terms that go together are tried out.
+
+    min(8 * i, 6) // 2 * 4 - min(8 * i, 6) * 4 is 0 or -12, which bounds of its parts do not tell.
+    """
+    groups: list[tuple[set[UOp], list[UOp]]] = []
+    for term in _terms_of(index):
+        loops = {node for node in term.toposort() if node.op in (Op.RANGE, Op.VARIABLE)}
+        terms = [term]
+        for group in [group for group in groups if group[0] & loops]:
+            groups.remove(group)
+            loops, terms = loops | group[0], terms + group[1]
+        groups.append((loops, terms))
+    parts = [_values_of_group(sorted(loops, key=repr), terms) for loops, terms in groups]
+    return sum(low for low, _ in parts), sum(high for _, high in parts)
+
+
+def _terms_of(index: UOp) -> list[UOp]:
+    terms, stack = [], [index]
+    while stack:
+        node = stack.pop()
+        if node.op is Op.ADD:
+            stack.extend(node.src)
+        else:
+            terms.append(node)
+    return terms
+
+
+def _values_of_group(loops: list[UOp], terms: list[UOp]) -> tuple[int, int]:
+    choices = [range(int(loop.bounds.min), int(loop.bounds.max) + 1) for loop in loops]
+    from_memory = any(node.op is Op.LOAD for term in terms for node in term.toposort())
+    if from_memory or math.prod(map(len, choices)) > _MOST_TRIED:
+        bounds = [term.bounds for term in terms]
+        return sum(int(part.min) for part in bounds), sum(int(part.max) for part in bounds)
+    found = []
+    for point in itertools.product(*choices):
+        values = evaluate_all(terms, dict(zip(loops, point, strict=True)))
+        found.append(sum(int(value) for (value,) in values))
+    return min(found), max(found)

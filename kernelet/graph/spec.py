@@ -127,12 +127,5 @@ LOOPS = Spec(
 PROGRAM = Spec(
     "linear program",
     {**_EXPRESSIONS, Op.END: program_checks.check_end},
-    (program_checks.program_is_in_order,),
-)
-
-# The same, with a proof for each address.
-SAFE_PROGRAM = Spec(
-    "linear program of safe accesses",
-    PROGRAM.checks,
     (program_checks.program_is_in_order, program_checks.accesses_are_inside),
 )

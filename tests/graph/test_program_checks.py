@@ -7,7 +7,7 @@ import pytest
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph.ops import Op
-from kernelet.graph.spec import LOOPS, PROGRAM, SAFE_PROGRAM, Spec, verify
+from kernelet.graph.spec import LOOPS, PROGRAM, Spec, verify
 from kernelet.graph.uop import ParamArg, RangeArg, ScratchArg, UOp
 
 F32, INDEX, BOOL, VOID = dtypes.float32, dtypes.index, dtypes.bool, dtypes.void
@@ -51,9 +51,9 @@ def broken(nodes: UOp | Sequence[UOp], spec: Spec = PROGRAM) -> str:
 
 
 def test_a_right_program_passes() -> None:
-    verify(GOOD, SAFE_PROGRAM, "linearize")
+    verify(GOOD, PROGRAM, "linearize")
     again = [*GOOD[:-1], LOAD.src[0], LOAD, STORE, END]
-    verify(again, SAFE_PROGRAM, "linearize")
+    verify(again, PROGRAM, "linearize")
     vector = UOp(Op.LOAD, F32.vec(4), (at(IN, number(4)),))
     register = at(REGISTER, number(1))
     parts = [UOp(Op.EXTRACT, F32, (vector,), lane) for lane in range(4)]
@@ -63,7 +63,7 @@ def test_a_right_program_passes() -> None:
         UOp(Op.STORE, VOID, (at(OUT, N), UOp(Op.LOAD, F32.vec(4), (register,)), gate)),
     ]
     order = [OUT, IN, N, *[n for n in program_of(*stores) if n not in (OUT, IN, N)]]
-    verify(order, SAFE_PROGRAM, "linearize")
+    verify(order, PROGRAM, "linearize")
 
 
 def without(node: UOp) -> list[UOp]:
@@ -135,8 +135,35 @@ def test_an_access_that_may_leave_its_memory_needs_a_gate(
         nodes.append(END)
     first = [node for node in nodes if node.op in (Op.PARAM, Op.VARIABLE)]
     nodes = first + [node for node in nodes if node not in first]
+    assert "has no gate" in broken(nodes)
+    if memory is IN:
+        gate = UOp.const(True, BOOL)
+        place = nodes.index(load)
+        nodes[place : place + 1] = [gate, load.replace(src=(*load.src, gate))]
+        verify(nodes, PROGRAM, "linearize")
+
+
+def test_terms_that_go_together_are_tried_out() -> None:
+    start = -(loop(2) * -8).maximum(-6)  # 0 or 6
+    apart = start * 4 - start // 2 * 4 - start * 2
+    assert apart.bounds.min < 0
+    load = UOp(Op.LOAD, F32, (at(IN, apart),))
+    nodes = [*program_of(load), UOp(Op.END, VOID, (loop(2),))]
+    nodes = [IN, *[node for node in nodes if node is not IN]]
     verify(nodes, PROGRAM, "linearize")
-    assert "has no gate" in broken(nodes, SAFE_PROGRAM)
+    wide = UOp(Op.LOAD, F32, (at(IN, apart + 8),))
+    nodes = [IN, *[node for node in program_of(wide) if node is not IN], nodes[-1]]
+    assert "elements 8..8 of 8" in broken(nodes)
+
+
+def test_nothing_is_touched_in_a_loop_without_turns() -> None:
+    memory = UOp(Op.PARAM, F32, (), ParamArg(0, 0, "CPU"))
+    around = loop(0)
+    load = UOp(Op.LOAD, F32, (at(memory, around),))
+    nodes = [memory, number(0), around, load.src[0], load, UOp(Op.END, VOID, (around,))]
+    verify(nodes, PROGRAM, "linearize")
+    after = [*nodes, *program_of(UOp(Op.LOAD, F32, (at(memory, number(0)),)))[1:]]
+    assert "has no gate" in broken(after)
 
 
 def test_a_right_tree_of_loops_passes() -> None:
