@@ -17,6 +17,7 @@ from kernelet.graph.uop import ReduceArg, UOp
 SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
 SPLIT_PARTS = 64
 FEW_RESULTS = 16
+_NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
 KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 
 
@@ -35,24 +36,47 @@ def simplify_values(sink: UOp) -> UOp:
 def normalize(sink: UOp) -> UOp:
     """The graph in normal form, every source of the SINK a view of a stored node."""
     asked = {_asked(source) for source in sink.src}
+    order = list(sink.toposort())
+    written = {_storage(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
     done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
+    for node in order:
         sources = tuple([done[source] for source in node.src])
-        made = _normal(node if sources == node.src else node.replace(src=sources))
-        if node in asked and not is_memory(base_of(made)):
+        made = node if sources == node.src else node.replace(src=sources)
+        made = _normal(made, _is_own_memory(node, written))
+        # Other readers of a number need no memory for it.
+        if node in asked and node.op not in _NUMBERS and not is_memory(base_of(made)):
             made = UOp(Op.CONTIGUOUS, made.dtype, (made,))
         done[node] = made
-    return done[sink]
+    return sink.replace(src=tuple(_kept(done[source]) for source in sink.src))
 
 
-def _normal(node: UOp) -> UOp:
+def _is_own_memory(node: UOp, written: set[UOp]) -> bool:
+    """Whether a copy must stay one, for it or what it is a copy of is written."""
+    copies = node.op in (Op.CONTIGUOUS, Op.COPY)
+    return copies and (node in written or _storage(node.src[0]) in written)
+
+
+def _storage(node: UOp) -> UOp:
+    while node.op in MOVEMENT or node.op is Op.AFTER:
+        node = node.src[0]
+    return node
+
+
+def _kept(root: UOp) -> UOp:
+    """A view of a number stands over memory of its own."""
+    if root.op in MOVEMENT:
+        return root.replace(src=(_kept(root.src[0]),))
+    return UOp(Op.CONTIGUOUS, root.dtype, (root,)) if root.op in _NUMBERS else root
+
+
+def _normal(node: UOp, is_own_memory: bool) -> UOp:
     op = node.op
     if op in (Op.DETACH, Op.FUNCTION):
         return node.src[0]
-    if op is Op.CONTIGUOUS and node.src[0].op in (Op.CONTIGUOUS, Op.COPY):
+    if op is Op.CONTIGUOUS and node.src[0].op in (Op.CONTIGUOUS, Op.COPY) and not is_own_memory:
         return node.src[0]
     if op is Op.COPY and node.src[0].device == node.arg:
-        return node.src[0]
+        return UOp(Op.CONTIGUOUS, node.dtype, node.src) if is_own_memory else node.src[0]
     if op is Op.COPY:
         return node.replace(src=(_stored(node.src[0]),))
     if op is Op.REDUCE:

@@ -6,6 +6,9 @@ Out: the calls in order; reads of old contents that cannot come first are report
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.cut import Pieces
 
@@ -33,11 +36,44 @@ def order_calls(pieces: Pieces) -> list[UOp]:
     return list(found)
 
 
-def cycle_members(pieces: Pieces, order: list[UOp]) -> list[UOp]:
-    """The calls that come before something they need: their reads need a copy of the memory."""
+def has_cycle(pieces: Pieces, order: list[UOp]) -> bool:
+    """Whether a call comes before something that it needs: no order respects everything."""
     position = {node: number for number, node in enumerate(order)}
-    return [
-        node
+    return any(
+        position[other] > position[node]
         for node in order
-        if any(position[o] > position[node] for o in pieces.needs[node] if o in pieces.calls)
-    ]
+        for other in pieces.needs[node]
+        if other in pieces.calls
+    )
+
+
+def lost_states(pieces: Pieces, graph: Iterable[UOp]) -> set[UOp]:
+    """The states of memory that a call reads though it also needs the write that ends them.
+
+    y = x + 1; x = 2 * x; z = y + x  ->  the first x, which z needs a copy of
+    """
+    found = set()
+    for after in graph:
+        if after.op is not Op.AFTER:
+            continue
+        state, *writes = after.src
+        for reader, needed in pieces.needs.items():
+            is_copy = reader.op is Op.CONTIGUOUS and reader.src[0] is state
+            if state in needed and reader not in writes and not is_copy:
+                if _needs_any(pieces, reader, writes):
+                    found.add(state)
+                    break
+    return found
+
+
+def _needs_any(pieces: Pieces, node: UOp, wanted: list[UOp]) -> bool:
+    seen = {node}
+    stack = [node]
+    while stack:
+        for other in pieces.needs.get(stack.pop(), ()):
+            if other in wanted:
+                return True
+            if other not in seen:
+                seen.add(other)
+                stack.append(other)
+    return False

@@ -57,15 +57,28 @@ def _reads_in_place(value: UOp, target: UOp) -> bool:
     return True
 
 
-def read_copies(sink: UOp, memories: Iterable[UOp]) -> UOp:
-    """The graph with every read of `memories` turned to a copy made before the writes."""
-    copied = frozenset(memories)
-    done: dict[UOp, UOp] = {}
+def read_copies(sink: UOp, states: Iterable[UOp]) -> UOp:
+    """The graph with every read of these states of memory turned to a copy made before the write.
+
+    The target of a write stays the memory itself.
+    """
+    copied = frozenset(states)
+    memory: dict[UOp, UOp] = {}
+    values: dict[UOp, UOp] = {}
     for node in sink.toposort():
-        sources = [done[source] for source in node.src]
-        if node.op is Op.ASSIGN or node.op is Op.AFTER:
-            # The target of a write is not read.
-            sources[0] = node.src[0] if base_of(node.src[0]) in copied else sources[0]
-        made = node if tuple(sources) == node.src else node.replace(src=tuple(sources))
-        done[node] = UOp(Op.CONTIGUOUS, node.dtype, (made,)) if node in copied else made
-    return done[sink]
+        is_write = node.op in (Op.ASSIGN, Op.AFTER)
+        sources = [values[source] for source in node.src]
+        targets = [memory[source] for source in node.src]
+        if is_write:
+            sources[0] = targets[0]
+        memory[node] = values[node] = _over(node, sources)
+        if node.op in MOVEMENT:
+            memory[node] = _over(node, targets)
+        if node in copied:
+            values[node] = UOp(Op.CONTIGUOUS, node.dtype, (memory[node],))
+    return values[sink]
+
+
+def _over(node: UOp, sources: list[UOp]) -> UOp:
+    made = tuple(sources)
+    return node if made == node.src else node.replace(src=made)
