@@ -86,13 +86,13 @@ class Stage:
         return and_gates(*[bounds_gate(at, dim) for at, dim in pairs if dim != 1])
 
     def address(self, index: Index) -> UOp:
-        """The scratch element that holds the value at `index`."""
+        """The scratch element that holds the value at `index`; lanes lie side by side."""
+        lanes = {loop.axis for loop in self.nest if loop.kind == "vector"}
         offset, stride = ZERO, 1
-        for position, lo, size in zip(
-            reversed(index), reversed(self.lo), reversed(self.sizes), strict=True
-        ):
-            offset = add_index(offset, scale_index(subtract_index(position, lo), stride))
-            stride *= size
+        for axis in sorted(range(len(index)), key=lambda axis: (axis not in lanes, -axis)):
+            step = subtract_index(index[axis], self.lo[axis])
+            offset = add_index(offset, scale_index(step, stride))
+            stride *= self.sizes[axis]
         return UOp(Op.INDEX, dtypes.index, (self.memory, offset))
 
     def loops(self, *, tile: bool) -> Chain:
