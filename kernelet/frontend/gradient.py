@@ -86,7 +86,8 @@ def _is_special(root: UOp) -> bool:
         if missing:
             stack.extend(missing)
             continue
-        made = node.op in _MAKES_SPECIAL or (node.op is Op.CONST and not math.isfinite(node.arg))
+        made = node.op in _MAKES_SPECIAL and node.arg != "identity"
+        made = made or (node.op is Op.CONST and not math.isfinite(node.arg))
         node.cache["special"] = made or any(source.cache["special"] for source in sources)
         stack.pop()
     return bool(root.cache["special"])
@@ -136,6 +137,8 @@ def _logarithm(node: UOp, gradient: UOp) -> Gradients:
 
 def _named(node: UOp, gradient: UOp) -> Gradients:
     """A function whose derivative is known, whatever its formula is."""
+    if node.arg == "identity":
+        return None, gradient
     return None, _times(gradient, SLOPES[node.arg](node, node.src[1]))
 
 

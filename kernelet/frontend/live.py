@@ -10,12 +10,20 @@ realized in that same schedule, before the write. What nobody holds is not kept.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from kernelet import engine
 from kernelet.base.dtype import DType
+from kernelet.frontend.history import (
+    computed_from,
+    forget,
+    is_worth_keeping,
+    reaches,
+    remember,
+)
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import toposort_with_sizes
@@ -43,18 +51,53 @@ class Handle(Protocol):
         """The element type."""
 
 
+VIEWS = MOVEMENT | {Op.DETACH}
+_JOURNAL_KEPT = 4096
+
 # Keyed by identity, because == of tensors compares their elements.
 _live: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+_journal: dict[int, weakref.ref[Handle]] = {}
 
 
 def register(tensor: Handle) -> None:
     """Note that a tensor exists."""
     _live[id(tensor)] = tensor
+    note_change(tensor)
 
 
 def live_tensors() -> list[Handle]:
     """All tensors that exist now."""
     return list(_live.values())
+
+
+def note_change(tensor: Handle) -> None:
+    """Enter in the journal that a tensor was made, or stands for another value than before."""
+    _journal[next(_numbers)] = weakref.ref(tensor)
+    if len(_journal) > _JOURNAL_KEPT + 4 * len(_live):
+        kept = {number: ref for number, ref in list(_journal.items()) if ref() is not None}
+        _journal.clear()
+        _journal.update(kept)
+
+
+def now() -> int:
+    """The place in the journal up to which everything has happened."""
+    return next(_numbers)
+
+
+def changed_since(mark: int) -> list[Handle]:
+    """The tensors that were made or given another value after `mark = now()`."""
+    found: dict[int, Handle] = {}
+    try:
+        for number in reversed(_journal):
+            if number < mark:
+                break
+            tensor = _journal[number]()
+            if tensor is not None:
+                found[id(tensor)] = tensor
+    except (RuntimeError, KeyError):  # another thread makes tensors at this moment
+        return live_tensors()
+    return list(found.values())
 
 
 # ---- views ----
@@ -63,7 +106,7 @@ def live_tensors() -> list[Handle]:
 def split_view(node: UOp) -> tuple[list[UOp], UOp]:
     """The movement nodes from the top down, and the node below them; DETACH is passed over."""
     chain = []
-    while node.op in MOVEMENT or node.op is Op.DETACH:
+    while node.op in VIEWS:
         if node.op is not Op.DETACH:
             chain.append(node)
         node = node.src[0]
@@ -89,8 +132,6 @@ def without_detach(node: UOp) -> UOp:
 def realize(tensors: Iterable[Handle]) -> None:
     """Compute the tensors, and first whatever reads memory that this overwrites."""
     wanted = list(tensors)
-    for tensor in wanted:
-        tensor.uop = without_detach(tensor.uop)
     pending = [tensor for tensor in wanted if engine.realized(tensor.uop) is None]
     if pending:
         nodes = [tensor.uop for tensor in pending]
@@ -102,9 +143,7 @@ def realize(tensors: Iterable[Handle]) -> None:
             kept = []
         engine.realize([*kept, *nodes])
         wanted.extend(readers)
-    leaves = _required_nodes()
-    for tensor in wanted:
-        settle(tensor, leaves)
+    settle(*wanted)
 
 
 def _bind_differently(nodes: Iterable[UOp]) -> bool:
@@ -114,19 +153,23 @@ def _bind_differently(nodes: Iterable[UOp]) -> bool:
     return any(found.setdefault(n.src[0], n) is not n for n in order if n.op is Op.BIND)
 
 
-def settle(tensor: Handle, leaves: Collection[UOp] | None = None) -> None:
-    """Let a computed tensor stand for its memory, unless gradients need its history."""
-    found = engine.realized(tensor.uop)
-    if found is None or found is tensor.uop:
-        return
-    if tensor.required is None and tensor.dtype.is_float:
-        leaves = set(_required_nodes() if leaves is None else leaves)
-        leaves.difference_update(nodes_of(tensor))
-        if leaves and reaches(tensor.uop, leaves):
-            return
-    tensor.former = weakref.ref(tensor.uop)
-    tensor.uop = found
-    tensor.is_leaf = True
+def settle(*tensors: Handle) -> None:
+    """Let computed tensors stand for their memory; keep what gradients need to know of them."""
+    leaves: tuple[set[UOp], set[UOp]] | None = None
+    for tensor in tensors:
+        computed, found = tensor.uop, engine.realized(tensor.uop)
+        if found is None or found is computed:
+            continue
+        tensor.is_leaf = True
+        if tensor.required is None and tensor.dtype.is_float:
+            leaves = _leaf_nodes() if leaves is None else leaves
+            required, others = (nodes.difference(nodes_of(tensor)) for nodes in leaves)
+            if reaches(computed, required) or is_worth_keeping(computed, others):
+                remember(found, computed)
+                tensor.is_leaf = False
+        tensor.former = weakref.ref(computed)
+        cut = without_detach(computed) is not computed
+        tensor.uop = UOp(Op.DETACH, tensor.dtype, (found,)) if cut else found
 
 
 def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
@@ -144,10 +187,10 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
                 tensor.is_lost = True
                 continue
             given.add(id(tensor))
-            tensor.uop = without_detach(tensor.uop)
             if engine.realized(tensor.uop) is not None:
                 # A view of the memory itself: only a copy outlives the write.
                 tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
+                note_change(tensor)
             readers.append(tensor)
         written = engine.overwritten([*nodes, *[reader.uop for reader in readers]])
     return readers
@@ -212,17 +255,44 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
 # ---- writes by a replay ----
 
 
-def before_write(blocks: set[int]) -> None:
-    """Get ready for a replay that writes to memory blocks, given by the ids of their buffers.
+def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
+    """Whether launches that use and write this memory (ids of whole buffers) concern a tensor."""
+    chain, base = split_view(tensor.uop)
+    if base.op is Op.BUFFER:
+        return engine.lies_in(base, written)
+    return engine.concerns(base, written, used)
 
-    Lazy tensors that read them are computed first; tensors that stand for them get new nodes where
-    a value computed from the old ones is still known.
+
+def before_replay(written: set[int], used: set[int], followers: Collection[int]) -> None:
+    """Get ready for launches behind the graph's back, which write to memory and use more of it.
+
+    Memory is named by the ids of whole buffers. Pending writes to it run first. Whoever stands for
+    written memory gets a copy, except `followers` (ids of tensors), which show what the launches
+    write; lazy tensors that read it are computed. Nodes from which a value was computed that is
+    still known do not stand for the memory any longer.
     """
-    waiting = [t for t in live_tensors() if t.owner is None and not _stands_for_memory(t.uop)]
-    readers = [t for t in waiting if engine.reads_memory(t.uop, blocks)]
-    if readers:
-        realize(readers)
-    renamed = {node: engine.rename(node) for node in engine.readers_of(blocks)}
+    waiting = []
+    for tensor in live_tensors():
+        found = engine.realized(tensor.uop)
+        if found is not None:
+            if id(tensor) not in followers and engine.lies_in(split_view(found)[1], written):
+                tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
+                note_change(tensor)
+                waiting.append(tensor)
+        elif engine.reads_memory(tensor.uop, written):
+            if tensor.owner is None:
+                waiting.append(tensor)
+            else:
+                tensor.is_lost = True
+        elif any(engine.lies_in(node, used) for node in engine.overwritten([tensor.uop])):
+            waiting.append(tensor)
+    if waiting:
+        realize(waiting)
+    _rename(engine.readers_of(written, [tensor.uop for tensor in live_tensors()]))
+
+
+def _rename(nodes: Iterable[UOp]) -> None:
+    renamed = {node: engine.rename(node) for node in nodes}
     if not renamed:
         return
     for tensor in live_tensors():
@@ -231,44 +301,40 @@ def before_write(blocks: set[int]) -> None:
             tensor.uop = apply_view(chain, renamed[base])
 
 
-def _stands_for_memory(node: UOp) -> bool:
-    return split_view(node)[1].op is Op.BUFFER
+def cut_history(tensor: Handle) -> None:
+    """Let a computed tensor stand for its memory alone: gradients end there."""
+    found = engine.realized(tensor.uop)
+    if found is not None:
+        forget(found)
+        tensor.uop, tensor.former, tensor.is_leaf = found, None, True
 
 
 # ---- gradients ----
 
 
-def _required_nodes() -> set[UOp]:
-    """The nodes of all tensors that the user wants gradients of."""
-    found: set[UOp] = set()
+def _leaf_nodes() -> tuple[set[UOp], set[UOp]]:
+    """The nodes of tensors that the user wants gradients of, and of those that may have some."""
+    required: set[UOp] = set()
+    others: set[UOp] = set()
     for tensor in live_tensors():
+        if not tensor.dtype.is_float:
+            continue
         if tensor.required or tensor.is_target:
-            found.update(nodes_of(tensor))
-    return found
+            required.update(nodes_of(tensor))
+        elif tensor.is_leaf and tensor.required is None:
+            others.update(nodes_of(tensor))
+    return required, others
 
 
 def requires_history(node: UOp) -> bool:
     """Whether `node` was computed from a tensor that requires a gradient."""
-    leaves = _required_nodes()
-    return bool(leaves) and reaches(node, leaves)
+    return reaches(node, _leaf_nodes()[0])
 
 
 def nodes_of(tensor: Handle) -> tuple[UOp, ...]:
     """The nodes that stand for a tensor in graphs: today's, and the lazy one it was before."""
+    computed = computed_from(tensor.uop)
+    if computed is not None:
+        return (computed,)
     former = None if tensor.former is None else tensor.former()
     return (tensor.uop,) if former is None else (tensor.uop, former)
-
-
-def reaches(root: UOp, targets: Collection[UOp]) -> bool:
-    """Whether a gradient can flow from `root` to one of `targets`."""
-    seen: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in targets:
-            return True
-        if node in seen or node.op is Op.DETACH or not (node.dtype.is_float or node.src):
-            continue
-        seen.add(node)
-        stack.extend(source for source in node.src if source.dtype.is_float)
-    return False

@@ -20,11 +20,11 @@ from kernelet.base import config
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
 from kernelet.base.errors import ArgumentError, GradientError, ShapeError
-from kernelet.frontend import host, live
+from kernelet.frontend import history, host, live
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
-from kernelet.frontend.gradient import gradients
+from kernelet.frontend.derivatives import depends_on, derivatives
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.leaves import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.losses import Losses
@@ -242,7 +242,7 @@ class Tensor(
 
     def _bytes(self) -> bytes:
         self.realize()
-        node = engine.realized(self.uop)
+        node = engine.realized(live.without_detach(self.uop))
         assert node is not None
         return engine.read_bytes(node)
 
@@ -310,6 +310,7 @@ class Tensor(
     def to_(self, device: str | Sequence[str] | None) -> Self:
         """Move this tensor to another device."""
         self.uop = self.to(device).uop
+        live.note_change(self)
         return self
 
     def clone(self) -> Self:
@@ -330,6 +331,7 @@ class Tensor(
     def replace(self, other: Tensor) -> Self:
         """Let this tensor stand for the value of `other`."""
         self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
+        live.note_change(self)
         return self
 
     def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
@@ -357,7 +359,9 @@ class Tensor(
         else:
             base._overwrite(self._steps, value)
             self.uop = live.apply_view(self._steps[::-1], base.uop)
+            live.note_change(base)
         self.former = None
+        live.note_change(self)
 
     def _overwrite(self, steps: tuple[UOp, ...], value: Tensor) -> None:
         """Write `value` to the part of this tensor that the movements `steps` lead to."""
@@ -379,8 +383,11 @@ class Tensor(
         if value.uop is target:
             return
         write = UOp(Op.ASSIGN, self.dtype, (target, value.uop))
-        after = UOp(Op.AFTER, self.dtype, (storage, write))
-        self.uop, self.former = live.apply_view(chain, after), None
+        written = live.apply_view(chain, UOp(Op.AFTER, self.dtype, (storage, write)))
+        if history.computed_from(self.uop) is not None:
+            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            history.remember(written, self._replaced(part, value).uop if steps else value.uop)
+        self.uop, self.former = written, None
 
     def _stored(self) -> tuple[UOp, list[UOp]]:
         """This lazy value in memory that nothing else names, and the movements above it."""
@@ -468,6 +475,13 @@ class Tensor(
         for target in targets:
             target.is_target = True
         found = self._gradients(list(targets), gradient)
+        for target, each in zip(targets, found, strict=True):
+            if each is None and not depends_on(self.uop, target):
+                raise GradientError(
+                    f"gradient: the tensor was not computed from the target of shape "
+                    f"{show_shape(target.shape)}, or its history is gone. Use the target in the "
+                    "formula, and requires_grad=True if values are realized between."
+                )
         return [
             target._constant(0) if each is None else each
             for target, each in zip(targets, found, strict=True)
@@ -483,7 +497,13 @@ class Tensor(
             and tensor.required is not False
             and (tensor.is_leaf or tensor.required)
         ]
-        for target, found in zip(targets, self._gradients(targets, gradient), strict=True):
+        gradients = self._gradients(targets, gradient)
+        if all(found is None for found in gradients):
+            raise GradientError(
+                "backward: no float leaf is below this tensor, or its history is gone. Use a leaf "
+                "that may have a gradient, and requires_grad=True if values are realized between."
+            )
+        for target, found in zip(targets, gradients, strict=True):
             if found is not None:
                 target._add_gradient(found)
         overdue = [
@@ -508,16 +528,8 @@ class Tensor(
                 "gradient of its own; reduce it with sum() or mean(), or give gradient=."
             )
         seed = self._constant(1) if gradient is None else self._as_value(gradient, "backward")
-        nodes = [node for target in targets for node in live.nodes_of(target)]
-        found = gradients(self.uop, seed.uop, nodes)
-        results: list[Tensor | None] = []
-        for target in targets:
-            parts = [found[node] for node in set(live.nodes_of(target)) if node in found]
-            total = parts[0] if parts else None
-            for part in parts[1:]:
-                total = part if total is None else total + part
-            results.append(None if total is None else target._wrap(total))
-        return results
+        found = derivatives(self.uop, seed.uop, targets)
+        return [None if node is None else self._wrap(node) for node in found]
 
     def _add_gradient(self, found: Tensor) -> None:
         if self._grad is not None and self._grad.is_lost:

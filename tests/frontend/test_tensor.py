@@ -238,6 +238,23 @@ def test_requires_grad_is_inherited_by_results() -> None:
         Tensor([1]).requires_grad_()
 
 
+def test_values_may_be_looked_at_before_gradients_are_asked_for() -> None:
+    x = Tensor([2.0, 3.0]).realize()
+    square = x * x
+    assert square.tolist() == [4.0, 9.0]
+    loss = (square * x).sum()
+    assert loss.item() == 35.0
+    assert loss.gradient(x)[0].tolist() == [12.0, 27.0]
+    loss.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [12.0, 27.0]
+
+
+def test_backward_without_leaves_says_so() -> None:
+    with pytest.raises(GradientError, match="no float leaf"):
+        Tensor([1.0]).detach().sum().backward()
+
+
 def test_no_grad_and_detach_cut_the_graph() -> None:
     x = Tensor([3.0], requires_grad=True)
     with Tensor.no_grad():
@@ -258,7 +275,9 @@ def test_gradient_names_its_targets() -> None:
     dx, dy = (x * x * y).sum().gradient(x, y)
     assert (dx.tolist(), dy.tolist()) == ([12.0], [4.0])
     assert dx.sum().gradient(x)[0].tolist() == [6.0]
-    assert x.sum().gradient(y)[0].tolist() == [0.0]
+    assert (x + y.int()).sum().gradient(y)[0].tolist() == [0.0]
+    with pytest.raises(GradientError, match="not computed from"):
+        x.sum().gradient(y)
     assert (x * 2).gradient(x, gradient=Tensor([5.0]))[0].tolist() == [10.0]
     with pytest.raises(GradientError, match="sum"):
         Tensor([1.0, 2.0]).gradient(x)

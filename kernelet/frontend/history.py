@@ -1,0 +1,121 @@
+"""What realized values were computed from, for gradients that are asked for afterwards.
+
+In:  nodes that stand for memory, and the expressions whose values that memory holds.
+Out: graphs in which memory is replaced by the expression it came from.
+
+An expression is kept as long as its memory's node is used. From a tensor with
+``requires_grad=True`` on it is always kept; from other leaves only while it is small, so that
+values fed back again and again do not hold everything that came before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from kernelet.base.dtype import DType
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+
+NODES_KEPT = 1000
+BYTES_KEPT = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """The fields of a node. The node itself would keep alive the memory that holds its value."""
+
+    op: Op
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+
+    def node(self) -> UOp:
+        """The node with these fields."""
+        return UOp(self.op, self.dtype, self.src, self.arg)
+
+
+_histories: WeakKeyDictionary[UOp, _Expression] = WeakKeyDictionary()
+
+
+def remember(memory: UOp, computed: UOp) -> None:
+    """Note that the view `memory` holds the value of `computed`."""
+    _histories[memory] = _Expression(computed.op, computed.dtype, computed.src, computed.arg)
+
+
+def forget(memory: UOp) -> None:
+    """Let gradients end at `memory`."""
+    _histories.pop(memory, None)
+
+
+def computed_from(memory: UOp) -> UOp | None:
+    """The expression whose value `memory` holds, where that is still known."""
+    known = _histories.get(memory)
+    return None if known is None else known.node()
+
+
+def restored(root: UOp) -> tuple[UOp, dict[UOp, UOp]]:
+    """The graph of `root` with all memory linked to what it was computed from, and the links.
+
+    memory -> FUNCTION(memory, expression): values are read, gradients pass on to the expression.
+    """
+    links: dict[UOp, UOp] = {}
+    if not _histories:
+        return root, links
+    for memory in _in_order(root):
+        computed = substitute(_histories[memory].node(), links)
+        links[memory] = UOp(Op.FUNCTION, memory.dtype, (memory, computed), "identity")
+    return (substitute(root, links) if links else root), links
+
+
+def _in_order(root: UOp) -> list[UOp]:
+    """All memory below `root` with a history, also inside histories, each after what it needs."""
+    order: dict[UOp, None] = {}
+    stack = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order[node] = None
+            continue
+        inner = [part for part in node.toposort() if part in _histories and part not in order]
+        for part in inner:
+            stack += [(part, True), (_histories[part].node(), False)]
+    return list(order)
+
+
+def reaches(root: UOp, targets: Collection[UOp]) -> bool:
+    """Whether a gradient can flow from `root` to one of `targets`."""
+    return _walk(root, targets, stops=True) is not None
+
+
+def is_worth_keeping(root: UOp, leaves: Collection[UOp]) -> bool:
+    """Whether gradients can flow to one of `leaves`, and the way there is short."""
+    found = _walk(root, leaves, stops=False)
+    if found is None or len(found) > NODES_KEPT:
+        return False
+    memory = [node for node in found if node.op is Op.BUFFER and node not in leaves]
+    return sum(node.arg.size * node.dtype.itemsize for node in memory) <= BYTES_KEPT
+
+
+def _walk(root: UOp, targets: Collection[UOp], *, stops: bool) -> set[UOp] | None:
+    """The nodes that gradients pass on the way down to `targets`; None when they reach none."""
+    seen: set[UOp] = set()
+    stack = [root]
+    reached = False
+    while stack and (stops or len(seen) <= NODES_KEPT):
+        node = stack.pop()
+        if node in targets:
+            reached = True
+            if stops:
+                break
+            continue
+        if node in seen or node.op is Op.DETACH:
+            continue
+        seen.add(node)
+        known = _histories.get(node)
+        sources = node.src if known is None else known.src
+        stack.extend(source for source in sources if source.dtype.is_float)
+    return seen if reached else None
