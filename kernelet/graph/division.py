@@ -252,7 +252,7 @@ def modulo_index(index: UOp, divisor: Dim) -> UOp:
     if divisor == 1:
         return ZERO
     constant, coefficients = terms_of(index)
-    reduced = {}
+    reduced: dict[UOp, int] = {}
     for atom, factor in coefficients.items():
         inner = _inner_modulo(atom, divisor)
         for part, amount in terms_of(inner).coefficients.items():

@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """A node at an index, read only where the gate holds."""
 
     node: UOp
-    index: Index
+    index: Index  # type: ignore[assignment]  # takes the place of tuple.index
     gate: UOp
 
 

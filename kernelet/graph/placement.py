@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernelet.graph.division import ZERO, add_index, index_const, sum_of, terms_of
@@ -23,7 +24,8 @@ Index = tuple[UOp, ...]
 TILE_KINDS = frozenset({"unroll", "vector"})
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reading:
     """One read of a value: the index, and all loops around it from the outermost."""
 
     index: Index
@@ -52,7 +54,7 @@ def ranges_in(index: UOp) -> frozenset[UOp]:
         else:
             found = frozenset().union(*[ranges_in(source) for source in index.src])
         index.cache["ranges"] = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def common_prefix(chains: Sequence[Chain]) -> Chain:

@@ -7,7 +7,7 @@ Out: one line a node, sources first, each shared node once; a leaf is a line of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelet.base.errors import KerneletError
 from kernelet.graph.ops import Op
@@ -107,7 +107,7 @@ def _shape(node: UOp) -> str:
     return _tuple(shape) if shape else ""
 
 
-def _tuple(value: object) -> str:
+def _tuple(value: Any) -> str:  # noqa: ANN401 - payloads are of many types
     if isinstance(value, tuple):
         inside = ", ".join(_tuple(part) for part in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"

@@ -9,7 +9,7 @@ for l in 16 (vector): y[i + l] = x[i + l] * w[i]
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
@@ -64,7 +64,7 @@ def _expand(statement: UOp) -> Statements:
 # ---- copies ----
 
 
-def replace_ranges(statement: UOp, mapping: dict[UOp, UOp]) -> UOp:
+def replace_ranges(statement: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """The statement with loop variables replaced and its indices simplified again."""
     done: dict[UOp, UOp] = {}
     for node in statement.toposort():
@@ -78,7 +78,7 @@ def replace_ranges(statement: UOp, mapping: dict[UOp, UOp]) -> UOp:
     return done[statement]
 
 
-def _index_source(source: UOp, mapping: dict[UOp, UOp]) -> UOp:
+def _index_source(source: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     if source.dtype is dtypes.index:
         return substitute_index(source, mapping)
     raise InternalError(f"lower: {source.op.name} is not index arithmetic")

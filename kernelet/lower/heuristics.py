@@ -336,7 +336,7 @@ def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:
 def _worth_storing(analysis: Analysis) -> tuple[int, ...]:
     """Dear values that several loops read, where one row of them is small."""
     candidates = list(analysis.writer.candidate_order)
-    found = []
+    found: list[int] = []
     for number, node in enumerate(candidates):
         dear = node.op in (Op.EXP2, Op.LOG2, Op.SIN)
         if not dear or analysis.writer.evaluations.get(node, 0) < 2:
