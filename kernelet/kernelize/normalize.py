@@ -28,9 +28,16 @@ def simplify_values(sink: UOp) -> UOp:
     """
     sources = []
     for old, new in zip(sink.src, simplify(sink).src, strict=True):
-        shares = is_memory(base_of(new)) and not is_memory(base_of(old))
+        shares = is_memory(_value_of(new)) and not is_memory(_value_of(old))
         sources.append(UOp(Op.CONTIGUOUS, new.dtype, (new,)) if shares else new)
     return sink.replace(src=tuple(sources))
+
+
+def _value_of(node: UOp) -> UOp:
+    """What a view shows, under the nodes that normalize takes away."""
+    while node.op in MOVEMENT or node.op in (Op.DETACH, Op.FUNCTION):
+        node = node.src[0]
+    return node
 
 
 def normalize(sink: UOp) -> UOp:
