@@ -12,7 +12,7 @@ from tools.sources import PACKAGE, ROOT, read
 
 TESTS = ROOT / "tests"
 # Folders that ask a question about the whole instead of mirroring a folder of the package.
-QUESTIONS = ("properties", "golden", "devices", "gradients", "stories", "tools")
+QUESTIONS = ("properties", "reference", "golden", "devices", "gradients", "stories", "tools")
 
 
 def complaints() -> list[str]:

@@ -10,10 +10,10 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.graph.checks import check_elementwise
-from kernelet.graph.evaluate import evaluate_all
-from kernelet.graph.ops import Op
+from kernelet.graph.fold import fold
+from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 
 # A node that is wrong for where it stands, and why.
@@ -52,7 +52,9 @@ def check_range(node: UOp) -> str | None:
 def check_end(node: UOp) -> str | None:
     """The end of one loop."""
     (loop,) = node.src
-    return None if loop.op is Op.RANGE else f"it closes {loop.op.name}, not RANGE"
+    if loop.op is not Op.RANGE:
+        return f"it closes {loop.op.name}, not RANGE"
+    return None if node.dtype is dtypes.void else f"it is {node.dtype}"
 
 
 def check_index(node: UOp) -> str | None:
@@ -121,18 +123,22 @@ def check_extract(node: UOp) -> str | None:
 
 def check_block(node: UOp) -> str | None:
     """Statements in order."""
-    return _statements(node.src)
+    return _statements(node, node.src)
 
 
 def check_loop(node: UOp) -> str | None:
     """A loop around statements."""
     variable, *body = node.src
-    return _statements(body) if variable.op is Op.RANGE else f"it is over {variable.op.name}"
+    if variable.op is not Op.RANGE:
+        return f"it is over {variable.op.name}"
+    return _statements(node, body)
 
 
-def _statements(nodes: Sequence[UOp]) -> str | None:
-    wrong = [node.op.name for node in nodes if node.op not in _STATEMENTS]
-    return f"{', '.join(wrong)} among its statements" if wrong else None
+def _statements(node: UOp, body: Sequence[UOp]) -> str | None:
+    wrong = [part.op.name for part in body if part.op not in _STATEMENTS]
+    if wrong:
+        return f"{', '.join(wrong)} among its statements"
+    return None if node.dtype is dtypes.void else f"it is {node.dtype}"
 
 
 # ---- the tree of loops ----
@@ -268,8 +274,12 @@ def _values_of_group(loops: list[UOp], terms: list[UOp]) -> tuple[int, int]:
     if from_memory or math.prod(map(len, choices)) > _MOST_TRIED:
         bounds = [term.bounds for term in terms]
         return sum(int(part.min) for part in bounds), sum(int(part.max) for part in bounds)
+    order = [node for node in UOp.sink(*terms).toposort() if node.op in ELEMENTWISE | {Op.CONST}]
     found = []
     for point in itertools.product(*choices):
-        values = evaluate_all(terms, dict(zip(loops, point, strict=True)))
-        found.append(sum(int(value) for (value,) in values))
+        values: dict[UOp, Scalar] = dict(zip(loops, point, strict=True))
+        for node in order:
+            sources = [values[source] for source in node.src]
+            values[node] = fold(node.op, node.dtype, *sources) if sources else node.arg
+        found.append(sum(int(values[term]) for term in terms))
     return min(found), max(found)

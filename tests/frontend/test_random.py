@@ -11,8 +11,8 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend import random
 from kernelet.frontend.tensor import Tensor
-from kernelet.graph.evaluate import evaluate_all
 from kernelet.graph.uop import UOp
+from tests.reference.evaluate import evaluate_all
 
 
 @pytest.fixture(autouse=True)

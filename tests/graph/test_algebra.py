@@ -6,12 +6,12 @@ import pytest
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.algebra import ALGEBRA, UNIT_LOOPS, holds_every
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.fold import constant_value
 from kernelet.graph.ops import Op
 from kernelet.graph.pattern import EVERY, Rule
 from kernelet.graph.rewrite import RuleSet, graph_rewrite
 from kernelet.graph.uop import RangeArg, UOp, VariableArg
+from tests.reference.evaluate import evaluate
 
 F32, I32, INDEX = dtypes.float32, dtypes.int32, dtypes.index
 I, N = UOp.variable("i", 0, 7), UOp.variable("n", 10, 20)

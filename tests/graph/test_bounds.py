@@ -8,10 +8,10 @@ import pytest
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.bounds import bounds_of
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.ops import BINARY, OP_TABLE, Op
 from kernelet.graph.pattern import EVERY
 from kernelet.graph.uop import RangeArg, UOp, VariableArg
+from tests.reference.evaluate import evaluate
 
 INTERVALS = [(0, 0), (0, 1), (3, 3), (0, 5), (2, 7), (-3, 4), (-6, -2), (120, 127), (-128, -126)]
 INTEGER_OPS = sorted(BINARY - {Op.FDIV})

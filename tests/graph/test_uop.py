@@ -14,9 +14,9 @@ import pytest
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.graph import uop as uop_module
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from tests.reference.evaluate import evaluate
 
 F32 = dtypes.float32
 

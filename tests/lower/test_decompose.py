@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.target import Target
-from kernelet.graph.evaluate import evaluate, evaluate_all
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show_expression
 from kernelet.graph.uop import UOp, VariableArg
 from kernelet.lower import transcendental
 from kernelet.lower.decompose import decompose
+from tests.reference.evaluate import evaluate, evaluate_all
 
 PLAIN = Target("plain", operations=frozenset({"TRUNCDIV"}))
 CPU = Target("CPU", operations=frozenset({"SUB", "FDIV", "MULACC", "TRUNCDIV", "TRUNCMOD"}))

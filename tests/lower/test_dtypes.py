@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kernelet.base.dtype import DType, Scalar, dtypes, round_float
 from kernelet.base.target import Target
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show, show_expression
 from kernelet.graph.uop import ParamArg, ScratchArg, UOp, VariableArg
 from kernelet.lower.dtypes import widen_narrow_floats
+from tests.reference.evaluate import evaluate
 
 TARGET = Target("CPU", storage_only=frozenset({"float16", "bfloat16"}))
 NARROW = (dtypes.float16, dtypes.bfloat16)

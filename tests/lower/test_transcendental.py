@@ -11,10 +11,10 @@ import pytest
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.target import Target
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import UOp, VariableArg
 from kernelet.lower import transcendental
+from tests.reference.evaluate import evaluate
 
 F32, F64 = dtypes.float32, dtypes.float64
 PLAIN = Target("plain")

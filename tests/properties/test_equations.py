@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kernelet.base.dtype import DType, Scalar, dtypes, round_to
 from kernelet.graph import algebra
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.pattern import ANY_DTYPE, Equation, equation, variables
 from kernelet.graph.rewrite import RuleSet
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
+from tests.reference.evaluate import evaluate
 
 ALL_EQUATIONS = [
     rule

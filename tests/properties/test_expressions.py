@@ -8,11 +8,11 @@ import pytest
 from kernelet.base.dtype import DType, Scalar, dtypes, round_to
 from kernelet.graph.algebra import ALGEBRA
 from kernelet.graph.checks import check_elementwise
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.pattern import EVERY
 from kernelet.graph.rewrite import graph_rewrite
 from kernelet.graph.uop import UOp, VariableArg
+from tests.reference.evaluate import evaluate
 
 CONSTANTS = {
     "bool": [False, True],

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import TRUE, and_gates, index_const, index_of, substitute_index
-from kernelet.graph.evaluate import evaluate
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import movement_index, multiply_dims, normal_shape, row_major_strides
 from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.view import ShapeTracker, View, byte_range, merge_views, tracker_of
+from tests.reference.evaluate import evaluate
 
 Array = np.ndarray
 MOST_ELEMENTS = 200

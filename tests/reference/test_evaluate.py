@@ -7,9 +7,9 @@ import pytest
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph.evaluate import evaluate, evaluate_all
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, RangeArg, ReduceArg, UOp
+from tests.reference.evaluate import evaluate, evaluate_all
 
 F32 = dtypes.float32
 
