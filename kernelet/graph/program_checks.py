@@ -22,6 +22,7 @@ Misplaced = tuple[UOp, str]
 _MEMORY = frozenset({Op.PARAM, Op.SCRATCH})
 # How many values of an index are tried out where its bounds do not prove an access.
 _MOST_TRIED = 4096
+_COMPUTED = ELEMENTWISE | {Op.CONST}
 _STATEMENTS = frozenset({Op.STORE, Op.LOOP, Op.BLOCK, Op.BARRIER})
 
 
@@ -274,7 +275,7 @@ def _values_of_group(loops: list[UOp], terms: list[UOp]) -> tuple[int, int]:
     if from_memory or math.prod(map(len, choices)) > _MOST_TRIED:
         bounds = [term.bounds for term in terms]
         return sum(int(part.min) for part in bounds), sum(int(part.max) for part in bounds)
-    order = [node for node in UOp.sink(*terms).toposort() if node.op in ELEMENTWISE | {Op.CONST}]
+    order = [node for node in UOp.sink(*terms).toposort() if node.op in _COMPUTED]
     found = []
     for point in itertools.product(*choices):
         values: dict[UOp, Scalar] = dict(zip(loops, point, strict=True))
