@@ -208,8 +208,11 @@ def a_cast_that_loses_nothing_is_skipped(node: UOp, inner: UOp, value: UOp) -> U
     """cast(cast(x, wide), dtype) -> cast(x, dtype)"""
     old, middle, final = value.dtype, inner.dtype, node.dtype
     whole = old.is_integer and middle.is_integer and final.is_integer
+    # Floats are cut off at the ends of an integer type, integers wrap.
+    wraps = old.is_integer and middle.is_float and final.is_integer and not holds_every(final, old)
     # Integers wrap: what the first cast drops, a narrower second one drops as well.
-    if holds_every(middle, old) or (whole and final.itemsize <= middle.itemsize):
+    lossless = holds_every(middle, old) and not wraps
+    if lossless or (whole and final.itemsize <= middle.itemsize):
         return value.cast(final)
     return None
 

@@ -65,6 +65,7 @@ KEPT = [
     X * 0.0,
     X.cast(dtypes.float16).cast(F32),
     K.cast(F32).cast(I32),
+    K.cast(dtypes.int8).cast(F32).cast(dtypes.uint8),
     K.cast(dtypes.int8).cast(I32),
     X.cast(I32).cast(F32),
     UOp.const(0.0, F32).maximum(X),
