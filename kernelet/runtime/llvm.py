@@ -131,11 +131,16 @@ def _target_machine(extra: str = "") -> _TargetMachine:
 
 
 def _with_wide_vectors(features: str) -> str:
-    """Some processors' defaults split 512-bit vectors in two, which halves the speed."""
+    """Some processors' defaults split 512-bit vectors in two, which halves the speed.
+
+    avx512dq is off: with it LLVM 22 reads the signs of a vector in register 16 to 31 with an
+    instruction that only reaches registers 0 to 15, and so takes those of another vector.
+    """
     if "+avx512f" not in features:
         return features
-    kept = [word for word in features.split(",") if "prefer-256-bit" not in word]
-    return ",".join([*kept, "-prefer-256-bit"])
+    off = ("prefer-256-bit", "avx512dq")
+    kept = [word for word in features.split(",") if word[1:] not in off]
+    return ",".join([*kept, *(f"-{word}" for word in off)])
 
 
 @cache

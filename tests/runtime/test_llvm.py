@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kernelet import Tensor
 from kernelet.base.dtype import dtypes, round_to
 from kernelet.base.errors import DeviceError, InternalError
 from kernelet.runtime import host, llvm
@@ -53,6 +54,12 @@ define void @g(ptr %x, i64 %b, i64 %e) {
     memory = filled("LLVM", "d", [1 + 2**-30, 1 - 2**-30, -1, 7])
     function([memory.address], [], 0, 0)
     assert contents(memory, "d")[3] == 0
+
+
+def test_signs_are_those_of_the_vector_in_any_register():
+    rows = [[math.inf, -math.inf, 1.0, 0.0], [3.0, math.inf, -math.inf, 0.0]] * 2
+    ordered = Tensor(rows, device="LLVM").sort(1)[0]
+    assert ordered.tolist() == [sorted(row) for row in rows]
 
 
 HALVES = """
@@ -142,7 +149,8 @@ def test_importing_the_driver_does_not_import_llvmlite():
 
 def test_wide_vectors_are_not_split():
     assert llvm._with_wide_vectors("+avx2,+prefer-256-bit") == "+avx2,+prefer-256-bit"
-    assert llvm._with_wide_vectors("+avx512f,+prefer-256-bit") == "+avx512f,-prefer-256-bit"
+    found = llvm._with_wide_vectors("+avx512f,+prefer-256-bit")
+    assert found == "+avx512f,-prefer-256-bit,-avx512dq"
 
 
 def test_the_assembly_can_be_read():
