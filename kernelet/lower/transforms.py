@@ -51,7 +51,9 @@ class Split:
 
     def apply(self, nest: Nest) -> Nest:
         """The nest with the inner half last of all loops."""
-        position = max(n for n, loop in enumerate(nest) if loop.axis == self.axis)
+        # The loop with the smallest step: only it has no limit.
+        own = [n for n, loop in enumerate(nest) if loop.axis == self.axis]
+        position = min(own, key=lambda n: (nest[n].stride, -n))
         loop = nest[position]
         assert isinstance(loop.size, int), "a symbolic axis cannot be split"
         inner = replace(loop, size=self.factor, kind=self.kind, limit=None)
