@@ -153,3 +153,21 @@ def test_deep_graphs_simplify_without_recursion() -> None:
     for step in range(4000):
         node = (node + 1) * 1 if step % 4 else node * K
     assert len(graph_rewrite(node, ALGEBRA).toposort()) == 2002
+
+
+@pytest.mark.parametrize("old", EVERY, ids=lambda dtype: dtype.name)
+def test_no_pair_of_casts_is_joined_wrongly(old: DType) -> None:
+    x = leaf("value", old)
+    samples = [0.1, -0.0, 1e-8, 70000.0, 3e38, -3e38, math.inf, -math.inf, -1.5, 2.5]
+    if not old.is_float:
+        low, high = int(old.min), int(old.max)
+        samples = [low, low + 1, -1, 0, 1, 2, high // 2 + 1, high // 3, high - 1, high]
+    values = [UOp.const(sample, old).arg for sample in samples]
+    for middle in EVERY:
+        for final in EVERY:
+            before = x.cast(middle).cast(final)
+            after = graph_rewrite(before, ALGEBRA)
+            if after is not before:
+                for value in values:
+                    expected, found = evaluate(before, {x: value}), evaluate(after, {x: value})
+                    assert repr(expected) == repr(found), (old, middle, final, value)
