@@ -54,7 +54,10 @@ class Indexing(Movement):
 
     def __getitem__(self, index: object) -> Self:
         part, picks = self._part(index)
-        return part._pick(picks) if picks else part
+        if picks:
+            return part._pick(picks)
+        # x[:] is another tensor than x: a later write to x does not change it.
+        return self._wrap_view(self.uop) if part is self else part
 
     def _part(self, index: object) -> tuple[Self, list[tuple[int, Self]]]:
         """The view that numbers and slices choose, and the axes of it that tensors index."""
@@ -210,7 +213,7 @@ class Indexing(Movement):
             if flat is None:
                 flat = place
             else:
-                flat = flat * self._operand(self.shape[axis]) + place
+                flat = flat * place._operand(self.shape[axis]) + place
         assert flat is not None
         assert outside is not None
         if len(picks) > 1:

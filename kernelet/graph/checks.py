@@ -222,6 +222,18 @@ _MOVEMENT_CHECKS: dict[Op, Callable[[UOp, Shape], str | None]] = {
 # ---- values over whole tensors ----
 
 
+def check_gather(node: UOp) -> str | None:
+    """GATHER: an index for each result, one long along the axis that it picks from."""
+    values, picks = node.src
+    if not picks.dtype.is_integer or values.dtype is not node.dtype:
+        return f"it picks {values.dtype} at {picks.dtype}"
+    others = [a for a in range(len(values.shape)) if a != node.arg]
+    same = all(values.shape[axis] == picks.shape[axis] for axis in others)
+    if len(picks.shape) != len(values.shape) or picks.shape[node.arg] != 1 or not same:
+        return f"values of shape {values.shape} are picked by an index of shape {picks.shape}"
+    return None
+
+
 def check_reduce(node: UOp) -> str | None:
     """A reduction over axes that are there."""
     (source,) = node.src

@@ -14,6 +14,7 @@ from math import gcd
 from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
+from kernelet.base.errors import InternalError
 from kernelet.graph.bounds import Bounds
 from kernelet.graph.infer import Dim, order_key
 from kernelet.graph.ops import Op
@@ -424,6 +425,8 @@ def _rebuild(node: UOp, memo: dict[UOp, UOp]) -> UOp:
     elif op is Op.RANGE:
         size = _rebuild(node.src[0], memo)
         result = node if size is node.src[0] else node.replace(src=(size,))
+    elif op is Op.CAST and node.src[0].dtype is not dtypes.index:
+        result = replace_ranges(node.src[0], memo).cast(dtypes.index)
     else:
         parts = tuple(_rebuild(source, memo) for source in node.src)
         result = _rebuild_operation(node, parts)
@@ -434,7 +437,8 @@ def _rebuild(node: UOp, memo: dict[UOp, UOp]) -> UOp:
 def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
     op = node.op
     if op is Op.CAST:
-        return parts[0]
+        # A number that the kernel computes is an atom.
+        return parts[0] if parts[0].dtype is dtypes.index else parts[0].cast(dtypes.index)
     if op is Op.NEG:
         return scale_index(parts[0], -1)
     left, right = parts
@@ -453,3 +457,48 @@ def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
         return less_index(left, right)
     assert op is Op.AND, f"{op.name} is not index arithmetic"
     return and_gates(left, right)
+
+
+# ---- scalar expressions ----
+
+
+def replace_ranges(statement: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """The statement with loop variables replaced and its indices simplified again."""
+    done: dict[UOp, UOp] = {}
+    for node in statement.toposort():
+        if node.dtype is dtypes.index and node.op is not Op.INDEX:
+            continue
+        sources = tuple(
+            done[source] if source in done else _index_source(source, mapping)
+            for source in node.src
+        )
+        done[node] = node if sources == node.src else rebuild(node, sources)
+    return done[statement]
+
+
+def _index_source(source: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    if source.dtype is dtypes.index:
+        return substitute_index(source, mapping)
+    raise InternalError(f"lower: {source.op.name} is not index arithmetic")
+
+
+def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
+    """The node over other sources; gates that became constant fold."""
+    op = node.op
+    if op is Op.CMPLT and sources[0].dtype is dtypes.index:
+        return less_index(*sources)
+    if op is Op.AND and node.dtype is dtypes.bool:
+        return and_gates(*sources) if _is_gate(sources) else node.replace(src=sources)
+    if op is Op.WHERE and sources[0] in (TRUE, FALSE):
+        return sources[1] if sources[0] is TRUE else sources[2]
+    if op is Op.LOAD and len(sources) == 2:
+        if sources[1] is TRUE:
+            return node.replace(src=sources[:1])
+        if sources[1] is FALSE:
+            return UOp.const(0, node.dtype)
+    return node.replace(src=sources)
+
+
+def _is_gate(sources: tuple[UOp, ...]) -> bool:
+    parts = [part for source in sources for part in gate_parts(source)]
+    return any(part in (TRUE, FALSE) for part in parts)

@@ -36,6 +36,8 @@ def shape_of(node: UOp) -> Shape:
         return tuple(grow_dim(dim, before + after) for dim, (before, after) in pads)
     if op is Op.SHRINK:
         return tuple(grow_dim(end, 0 if begin == 0 else -begin) for begin, end in node.arg)
+    if op is Op.GATHER:
+        return node.src[1].shape
     if op is Op.REDUCE:
         axes = node.arg.axes
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(node.src[0].shape))

@@ -94,6 +94,8 @@ class Inliner:
             if inside is FALSE:
                 return UOp.const(0, node.dtype)
             return [Place(node.src[0], moved, and_gates(gate, inside))]
+        if op is Op.GATHER:
+            return self._gathered(place)
         if op is Op.CONST:
             return UOp.const(node.arg, node.dtype)
         if op is Op.VARIABLE:
@@ -105,6 +107,19 @@ class Inliner:
         if op in (Op.CONTIGUOUS, Op.DETACH):
             return [Place(node.src[0], index, gate)]
         raise InternalError(f"lower: {op.name} cannot be part of a kernel:\n{show(node)}")
+
+
+    def _gathered(self, place: Place) -> list[Place]:
+        """The element that a computed index names; its place is known once the index is."""
+        node, index, gate = place
+        values, picks = node.src
+        pick = Place(picks, index, gate)
+        if pick not in self.known:
+            return [pick]
+        position = self.known[pick].cast(dtypes.index)
+        moved = (*index[: node.arg], position, *index[node.arg + 1 :])
+        inside = bounds_gate(position, values.shape[node.arg])
+        return [Place(values, moved, and_gates(gate, inside))]
 
 
 def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:

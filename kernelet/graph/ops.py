@@ -33,6 +33,7 @@ class Op(enum.IntEnum):
     FLIP = enum.auto()  # arg the axes that run backwards
     # values over whole tensors
     REDUCE = enum.auto()  # arg ReduceArg; reduced axes keep size 1
+    GATHER = enum.auto()  # (values, index): values at index along axis arg; 0 where there is none
     CONTIGUOUS = enum.auto()  # the same value, stored to memory of its own
     DETACH = enum.auto()  # the same value, gradients stop here
     FUNCTION = enum.auto()  # (value, x): value, known to be the function of x that arg names

@@ -175,6 +175,11 @@ class _Boundaries:
                 moved = tuple(inner.get(axis, part) for axis, part in enumerate(index))
                 loops = tuple(part for part in opened if part is not ZERO)
                 found.setdefault(moved, (*chain, *loops))
+            elif node.op is Op.GATHER and source is node.src[0]:
+                # Which element is read is known only when the kernel runs.
+                (anywhere,) = self._ranges((source.shape[node.arg],))
+                moved = (*index[: node.arg], anywhere, *index[node.arg + 1 :])
+                found.setdefault(moved, chain)
             else:
                 found.setdefault(index, chain)
 

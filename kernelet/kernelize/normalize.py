@@ -13,6 +13,7 @@ from kernelet.graph.algebra import simplify
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
+from kernelet.kernelize.picks import search_is_gather
 
 SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
 SPLIT_PARTS = 64
@@ -87,6 +88,9 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
     if op is Op.COPY:
         return node.replace(src=(_stored(node.src[0]),))
     if op is Op.REDUCE:
+        gathered = search_is_gather(node)
+        if gathered is not None:
+            return gathered
         return _split_reduction(node)
     return node
 

@@ -9,18 +9,15 @@ for l in 16 (vector): y[i + l] = x[i + l] * w[i]
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph.division import (
-    FALSE,
-    TRUE,
     ZERO,
-    and_gates,
-    gate_parts,
     index_const,
-    less_index,
+    rebuild,
+    replace_ranges,
     substitute_index,
     terms_of,
 )
@@ -59,51 +56,6 @@ def _expand(statement: UOp) -> Statements:
     if kind == "vector":
         return [_Vectorizer(variable).statement(part) for part in body]
     return [UOp(Op.LOOP, dtypes.void, (variable, *_expand_all(body)))]
-
-
-# ---- copies ----
-
-
-def replace_ranges(statement: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
-    """The statement with loop variables replaced and its indices simplified again."""
-    done: dict[UOp, UOp] = {}
-    for node in statement.toposort():
-        if node.dtype is dtypes.index and node.op is not Op.INDEX:
-            continue
-        sources = tuple(
-            done[source] if source in done else _index_source(source, mapping)
-            for source in node.src
-        )
-        done[node] = node if sources == node.src else rebuild(node, sources)
-    return done[statement]
-
-
-def _index_source(source: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
-    if source.dtype is dtypes.index:
-        return substitute_index(source, mapping)
-    raise InternalError(f"lower: {source.op.name} is not index arithmetic")
-
-
-def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
-    """The node over other sources; gates that became constant fold."""
-    op = node.op
-    if op is Op.CMPLT and sources[0].dtype is dtypes.index:
-        return less_index(*sources)
-    if op is Op.AND and node.dtype is dtypes.bool:
-        return and_gates(*sources) if _is_gate(sources) else node.replace(src=sources)
-    if op is Op.WHERE and sources[0] in (TRUE, FALSE):
-        return sources[1] if sources[0] is TRUE else sources[2]
-    if op is Op.LOAD and len(sources) == 2:
-        if sources[1] is TRUE:
-            return node.replace(src=sources[:1])
-        if sources[1] is FALSE:
-            return UOp.const(0, node.dtype)
-    return node.replace(src=sources)
-
-
-def _is_gate(sources: tuple[UOp, ...]) -> bool:
-    parts = [part for source in sources for part in gate_parts(source)]
-    return any(part in (TRUE, FALSE) for part in parts)
 
 
 # ---- lanes ----

@@ -13,13 +13,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kernelet.base.dtype import DType, Scalar, dtypes
-from kernelet.graph.division import TRUE, ZERO, add_index, index_const, scale_index, sum_indices
+from kernelet.graph.division import (
+    TRUE,
+    ZERO,
+    add_index,
+    index_const,
+    replace_ranges,
+    scale_index,
+)
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import OP_TABLE, Op
 from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
-from kernelet.lower.expand import replace_ranges
 from kernelet.lower.stage import (
     Stage,
     Staging,
@@ -246,19 +252,15 @@ class _Lanes:
                 Loop(group.axis, group.lanes, 1, "vector"),
             )
         )
-        self.unroll, self.lane = unroll, lane
         inner = tuple(v for v in (unroll, lane) if v.src[0].arg > 1)
-        position = sum_indices(
-            (
-                scale_index(_variable(steps), width),
-                scale_index(_variable(unroll), group.lanes),
-                _variable(lane),
-            )
-        )
+        self.lanes = tuple(v for v in (lane,) if v.src[0].arg > 1)
+        self.lane = _variable(lane)
+        self.part = add_index(scale_index(_variable(unroll), group.lanes), self.lane)
+        position = add_index(scale_index(_variable(steps), width), self.part)
         around = {**loops, stage.node: loops[stage.node]}
         self.steps = steps
         chain_inner = (steps, *inner) if steps.src[0].arg > 1 else inner
-        part = self.address(sum_indices((scale_index(_variable(unroll), group.lanes), lane)))
+        part = self.address(self.part)
         self.main = writer._update(stage, around, {group.axis: position}, part, chain_inner)
         self.inner = inner
         self.rest: UOp | None = None
@@ -281,10 +283,8 @@ class _Lanes:
         """Every partial result starts at the identity."""
         node = self.stage.node
         identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
-        offset = add_index(scale_index(_variable(self.unroll), self.group.lanes), self.lane)
-        return wrap(
-            (*self.stage.loops(tile=True), *self.inner), [store(self.address(offset), identity)]
-        )
+        tile = self.stage.loops(tile=True)
+        return wrap((*tile, *self.inner), [store(self.address(self.part), identity)])
 
     def body(self, _: Chain) -> Statements:
         """The whole vectors, then the rest."""
@@ -305,7 +305,8 @@ class _Lanes:
         for step in range(1, group.unroll):
             offset = add_index(self.lane, index_const(step * group.lanes))
             value = UOp(Op.LOAD, dtype, (self.address(offset),))
-            found += wrap((*tile, self.lane), [combine(op, self.address(self.lane), dtype, value)])
+            joined = combine(op, self.address(self.lane), dtype, value)
+            found += wrap((*tile, *self.lanes), [joined])
         values = [
             UOp(Op.LOAD, dtype, (self.address(index_const(lane)),)) for lane in range(group.lanes)
         ]

@@ -25,6 +25,7 @@ from kernelet.graph.division import (
     bounds_gate,
     index_const,
     index_of,
+    replace_ranges,
     scale_index,
     substitute_index,
     subtract_index,
@@ -37,7 +38,6 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import TILE_KINDS, Chain, Reading, place_value, split_index
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of
-from kernelet.lower.expand import replace_ranges
 from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
 
 

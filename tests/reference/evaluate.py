@@ -87,6 +87,8 @@ class _Evaluator:
             return elementwise(node, sources)
         if op in MOVEMENT:
             return self._move(node, sources[0])
+        if op is Op.GATHER:
+            return self._gather(node, *sources)
         if op is Op.REDUCE:
             return self._reduce(node, sources[0])
         if op in _SAME_VALUE or op in (Op.BIND, Op.ASSIGN):
@@ -134,6 +136,17 @@ class _Evaluator:
             start = sum((shape[axis] - 1) * strides[axis] for axis in arg)
             strides = [-stride if axis in arg else stride for axis, stride in enumerate(strides)]
         return [values[index] for index in _positions(shape, strides, start)]
+
+    def _gather(self, node: UOp, values: Values, picks: Values) -> Values:
+        shape, axis = self._sizes(node.src[0].shape), node.arg
+        strides = row_major(shape)
+        kept = [0 if a == axis else stride for a, stride in enumerate(strides)]
+        places = _positions(self._sizes(node.shape), kept, 0)
+        size, stride, nothing = shape[axis], strides[axis], round_to(node.dtype, 0)
+        return [
+            values[place + int(pick) * stride] if 0 <= pick < size else nothing
+            for place, pick in zip(places, picks, strict=True)
+        ]
 
     def _reduce(self, node: UOp, values: Values) -> Values:
         shape = self._sizes(node.src[0].shape)

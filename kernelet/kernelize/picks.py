@@ -1,0 +1,98 @@
+"""Read one element instead of searching for it.
+
+In:  a reduction, as indexing by tensors, gather and one-hot products build it.
+Out: the same value with GATHER in place of the sum, where the sum has at most one term.
+
+sum_k where(k != index, 0, values[k])  ->  values[index], 0 where there is no such element
+"""
+
+from __future__ import annotations
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import ZERO, index_const
+from kernelet.graph.fold import constant_value
+from kernelet.graph.infer import Shape
+from kernelet.graph.movement import movement_index
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.placement import ranges_in
+from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+
+
+def search_is_gather(node: UOp) -> UOp | None:
+    """The reduction without the axis that is searched; None when none is."""
+    choice = node.src[0]
+    if node.arg.op is not Op.ADD or choice.op is not Op.WHERE:
+        return None
+    condition, skipped, values = choice.src
+    if constant_value(skipped) != 0:
+        return None
+    steps, compare = _movements(condition)
+    if compare.op is not Op.CMPNE:
+        return None
+    index = _ranges(choice.shape)
+    for step in steps:
+        if step.op is Op.PAD:
+            return None
+        index, _ = movement_index(step, index)
+    for position, wanted in (compare.src, compare.src[::-1]):
+        axis = _searched_axis(position, index, node.arg.axes)
+        if axis is None or not wanted.dtype.is_integer or _moves_along(wanted, index, axis):
+            continue
+        for step in reversed(steps):
+            wanted = step.replace(dtype=wanted.dtype, src=(wanted,))  # noqa: PLW2901
+        bounds = tuple((0, 1 if a == axis else dim) for a, dim in enumerate(choice.shape))
+        picks = UOp(Op.SHRINK, wanted.dtype, (wanted,), bounds)
+        found = UOp(Op.GATHER, node.dtype, (values, picks), axis)
+        rest = tuple(other for other in node.arg.axes if other != axis)
+        return (
+            found.replace(op=Op.REDUCE, src=(found,), arg=ReduceArg(Op.ADD, rest))
+            if rest
+            else found
+        )
+    return None
+
+
+def _movements(node: UOp) -> tuple[list[UOp], UOp]:
+    """The movement nodes from the top down, and what they move."""
+    steps = []
+    while node.op in MOVEMENT:
+        steps.append(node)
+        node = node.src[0]
+    return steps, node
+
+
+def _ranges(shape: Shape) -> tuple[UOp, ...]:
+    return tuple(
+        ZERO
+        if dim == 1
+        else UOp(
+            Op.RANGE,
+            dtypes.index,
+            (index_const(dim) if isinstance(dim, int) else dim,),
+            RangeArg(axis, "loop"),
+        )
+        for axis, dim in enumerate(shape)
+    )
+
+
+def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...]) -> int | None:
+    """The reduced axis that `position` counts along."""
+    node = position
+    while node.op in MOVEMENT or (node.op is Op.CAST and node.src[0].dtype.is_integer):
+        if node.op is Op.PAD or (node.op is Op.CAST and not node.dtype.is_integer):
+            return None
+        if node.op is not Op.CAST:
+            index, _ = movement_index(node, index)
+        node = node.src[0]
+    if node.op is not Op.ARANGE or index[0].op is not Op.RANGE:
+        return None
+    axis: int = index[0].arg.number
+    return axis if axis in axes else None
+
+
+def _moves_along(wanted: UOp, index: tuple[UOp, ...], axis: int) -> bool:
+    """Whether the wanted position may differ from element to element of the searched axis."""
+    steps, _ = _movements(wanted)
+    for step in steps:
+        index, _ = movement_index(step, index)
+    return any(part.arg.number == axis for position in index for part in ranges_in(position))

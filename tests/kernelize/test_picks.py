@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from kernelet import Tensor, engine
+from kernelet.graph.ops import Op
+
+TABLE = np.arange(60, dtype=np.float32).reshape(5, 12)
+
+
+def ops_of(tensor: Tensor) -> list[Op]:
+    return [
+        node.op for kernel in engine.schedule([tensor.uop]).kernels for node in kernel.toposort()
+    ]
+
+
+@pytest.mark.parametrize("picks", [[3, 0, -1], [0], [4, 4]])
+def test_indexing_by_a_tensor_reads_and_does_not_search(picks: list[int]) -> None:
+    found = Tensor(TABLE)[Tensor(picks)]
+    assert Op.GATHER in ops_of(found)
+    assert Op.REDUCE not in ops_of(found)
+    np.testing.assert_array_equal(found.numpy(), TABLE[picks])
+
+
+def test_two_index_tensors_read_one_element_each() -> None:
+    found = Tensor(TABLE)[Tensor([1, 4, 2]), Tensor([11, 0, -2])]
+    assert Op.REDUCE not in ops_of(found)
+    np.testing.assert_array_equal(found.numpy(), TABLE[[1, 4, 2], [11, 0, -2]])
+
+
+def test_picks_from_a_computed_value_are_right() -> None:
+    table = Tensor(TABLE)
+    shares = (table / 10).softmax(1)
+    found = shares.gather(1, Tensor([[3], [0], [11], [5], [7]]))
+    exact = np.exp(TABLE / 10) / np.exp(TABLE / 10).sum(1, keepdims=True)
+    picked = np.take_along_axis(exact, np.array([[3], [0], [11], [5], [7]]), 1)
+    np.testing.assert_allclose(found.numpy(), picked, rtol=1e-5)
+
+
+def test_picks_from_a_matrix_product_compute_it_once() -> None:
+    product = Tensor(TABLE) @ Tensor(TABLE.T)
+    found = product[Tensor([2, 2, 0, 1])]
+    np.testing.assert_allclose(found.numpy(), (TABLE @ TABLE.T)[[2, 2, 0, 1]])
+
+
+def test_an_index_outside_reads_nothing() -> None:
+    places = Tensor.arange(5).reshape(1, 5)
+    wanted = Tensor([7, 2, -3]).reshape(3, 1)
+    column = Tensor(TABLE[:, 0].copy()).reshape(1, 5)
+    found = (places != wanted).where(0, column).sum(1)
+    assert Op.GATHER in ops_of(found)
+    assert found.tolist() == [0, 24, 0]
+
+
+def test_the_gradient_of_picks_adds_up() -> None:
+    table = Tensor(TABLE)
+    found = table[Tensor([1, 1, 3])].sum().gradient(table)[0].numpy()
+    np.testing.assert_array_equal(found[:, 0], [0, 2, 0, 1, 0])
