@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from kernelet import backends, pipeline, programs
 from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError, JitError
+from kernelet.graph.movement import place_in_memory, product_of
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
@@ -30,8 +30,34 @@ from kernelet.runtime.buffer import Buffer
 
 SCHEDULES_KEPT = 1024
 
+
+class _Values:
+    """Which view of memory holds the value of a node.
+
+    Caches of the compiler keep graphs that read no memory: what such a node computed is known only
+    while somebody stands for the memory, or its memory would never be free again.
+    """
+
+    def __init__(self) -> None:
+        self._views: WeakKeyDictionary[UOp, UOp | ref[UOp]] = WeakKeyDictionary()
+
+    def get(self, node: UOp) -> UOp | None:
+        """The view that holds the value of `node`."""
+        found = self._views.get(node)
+        return found() if isinstance(found, ref) else found
+
+    def __contains__(self, node: UOp) -> bool:
+        return self.get(node) is not None
+
+    def __setitem__(self, node: UOp, view: UOp) -> None:
+        self._views[node] = view if _buffers_below(node) else ref(view)
+
+    def __iter__(self) -> Iterator[UOp]:
+        return iter(list(self._views))
+
+
 _memory: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
-_realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+_realized = _Values()
 _stale: WeakSet[UOp] = WeakSet()
 _schedules: dict[tuple[UOp, str], Schedule] = {}
 
@@ -61,6 +87,15 @@ def adopt(buffer: Buffer, size: int, dtype: DType) -> UOp:
     return node
 
 
+def node_over(buffer: Buffer, size: int, dtype: DType) -> UOp:
+    """The BUFFER node that stands for memory now; a new one when there is none."""
+    for node, other in _memory.items():
+        same = other.whole is buffer.whole and other.offset == buffer.offset
+        if same and node.arg.size == size and node.dtype is dtype:
+            return node
+    return adopt(buffer, size, dtype)
+
+
 def write_buffer(node: UOp, data: bytes) -> None:
     """Replace what the memory of a BUFFER holds."""
     _memory[node].copy_in(data)
@@ -69,6 +104,11 @@ def write_buffer(node: UOp, data: bytes) -> None:
 def memory(node: UOp) -> Buffer:
     """The memory of a BUFFER."""
     return _memory[node]
+
+
+def is_current(node: UOp) -> bool:
+    """Whether a BUFFER stands for memory: it does not any longer once that was overwritten."""
+    return node in _memory
 
 
 def realized(node: UOp) -> UOp | None:
@@ -97,28 +137,25 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
-    base, tracker = tracker_of(_without_binds(node)[0])
-    view = tracker.strided_view()
-    if view is None or not view.is_row_major:
-        copied = UOp(Op.CONTIGUOUS, node.dtype, (node,))
-        realize([copied])
-        found = realized(copied)
-        assert found is not None
-        base, tracker = tracker_of(_without_binds(found)[0])
-        view = tracker.strided_view()
+    plain = _without_binds(node)
+    base, start = place_in_memory(plain)
+    if start is None:
+        (found,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (node,))])
+        base, start = place_in_memory(_without_binds(found))
     recorder = _recorder.get()
-    if recorder is not None and recorder.changes(_memory[base]):
+    if recorder is not None and recorder.is_strict and recorder.changes(_memory[base]):
         raise JitError(
             "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
             "which would be the same in every replay. Return the tensor and read it outside."
         )
-    assert view is not None and isinstance(view.size, int) and isinstance(view.offset, int)
+    size = product_of(plain.shape)
+    assert start is not None and isinstance(size, int)
     itemsize = node.dtype.itemsize
-    part = _memory[base].view(view.offset * itemsize, view.size * itemsize)
+    part = _memory[base].view(start * itemsize, size * itemsize)
     return bytes(part.copy_out())
 
 
-def _without_binds(node: UOp) -> tuple[UOp, dict[str, int]]:
+def _without_binds(node: UOp) -> UOp:
     """The node with the values of bound variables in place of them."""
     values: dict[UOp, UOp] = {}
     for part in UOp.sink(node).toposort():
@@ -126,7 +163,7 @@ def _without_binds(node: UOp) -> tuple[UOp, dict[str, int]]:
             for inner in size.toposort():
                 if inner.op is Op.BIND:
                     values[inner] = inner.src[1]
-    return (substitute(node, values) if values else node), {}
+    return substitute(node, values) if values else node
 
 
 # ---- what a graph needs ----
@@ -135,6 +172,8 @@ def _without_binds(node: UOp) -> tuple[UOp, dict[str, int]]:
 def _stored(node: UOp) -> UOp | None:
     """The memory to read `node` from: a number is written into the code, though it be stored too."""
     known = None if node.op is Op.CONST else _realized.get(node)
+    if known is not None and node.op is not Op.AFTER and _base(known) in _stale:
+        return None  # overwritten since: computed again; a write does not run twice
     if known is None or node.device is not None:
         return known
     # A value of no device is computed again where it is in the memory of another device.
@@ -228,19 +267,26 @@ def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
             continue
         seen.add(node)
         if node.op is Op.AFTER:
-            storage = node
-            while storage.op is Op.AFTER or storage.op in MOVEMENT:
-                storage = storage.src[0]
-            known = _realized.get(storage)
-            storage = storage if known is None else _base(known)
+            storage = _storage_of(node)
             if storage.op is Op.BUFFER:
                 found.add(storage)
         stack.extend(node.src)
     return found
 
 
-def readers_of(blocks: set[int]) -> list[UOp]:
-    """BUFFER nodes over the given memory (ids of whole buffers) from which a value was computed.
+def _storage_of(write: UOp) -> UOp:
+    """What an AFTER writes to: a BUFFER, or a value that gets memory in the same schedule."""
+    storage = write.src[0]
+    # An earlier write that is done already has memory of its own.
+    while storage not in _realized and (storage.op is Op.AFTER or storage.op in MOVEMENT):
+        storage = storage.src[0]
+    known = _realized.get(storage)
+    return storage if known is None else _base(known)
+
+
+def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
+    """BUFFER nodes over the given memory (ids of whole buffers) that something is computed from:
+    `roots`, or a value that is known.
 
     Their values are about to change, so the nodes must not stand for them any longer.
     """
@@ -248,7 +294,7 @@ def readers_of(blocks: set[int]) -> list[UOp]:
     if not nodes:
         return []
     found: set[UOp] = set()
-    for node in list(_realized):
+    for node in [*_realized, *roots]:
         found |= nodes & _buffers_below(node)
     return list(found)
 
@@ -260,6 +306,39 @@ def _buffers_below(node: UOp) -> frozenset[UOp]:
         if node.op is not Op.BUFFER:
             node.cache["buffers"] = found
     return found
+
+
+def lies_in(node: UOp, blocks: set[int]) -> bool:
+    """Whether `node` is memory in one of the blocks."""
+    buffer = _memory.get(node)
+    return buffer is not None and id(buffer.whole) in blocks
+
+
+def concerns(root: UOp, written: set[int], used: set[int]) -> bool:
+    """Whether a graph has to do with `written` memory, or has a pending write to `used` memory."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Op.BUFFER:
+            if lies_in(node, written):
+                return True
+            continue
+        known = _realized.get(node)
+        if known is not None:
+            stack.append(_base(known))
+        elif node.op is Op.AFTER and any(lies_in(each, used) for each in overwritten([node])):
+            return True
+        stack.extend(node.src)
+    return False
+
+
+def buffer_nodes() -> dict[UOp, Buffer]:
+    """All BUFFER nodes that stand for memory now."""
+    return dict(_memory)
 
 
 def reads_memory(root: UOp, blocks: set[int]) -> bool:
@@ -312,10 +391,16 @@ def _schedule(prepared: Prepared) -> Schedule:
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps what is run, in order, so that it can be run again."""
+    """Keeps what is run, in order, so that it can be run again.
+
+    A strict one lets nobody read values that would be others when it is run again; one that is not
+    keeps the nodes too that were asked for.
+    """
 
     steps: list[Step] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
+    roots: list[UOp] = field(default_factory=list)
+    is_strict: bool = True
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
@@ -341,16 +426,31 @@ def recording(recorder: Recorder) -> Iterator[None]:
         _recorder.reset(token)
 
 
-def realize(nodes: Sequence[UOp]) -> None:
-    """Compute `nodes`; readers of overwritten memory see its old contents."""
+def realize(nodes: Sequence[UOp]) -> list[UOp]:
+    """Compute `nodes` where needed; the views that hold them.
+
+    Readers of overwritten memory see its old contents.
+    """
+    known = _views_of(nodes)
     wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
     if not wanted:
-        return
+        return known
+    recorder = _recorder.get()
+    if recorder is not None and not recorder.is_strict:
+        recorder.roots += wanted
     prepared = prepare(wanted)
     plan = _schedule(prepared)
     buffers = _allocate(plan, [_memory[node] for node in prepared.buffers])
     run(plan, buffers, prepared.values)
-    _settle(wanted, prepared, plan, buffers)
+    kept = _settle(wanted, prepared, plan, buffers)
+    found = _views_of(nodes)
+    del kept
+    return found
+
+
+def _views_of(nodes: Sequence[UOp]) -> list[UOp]:
+    views = [realized(node) for node in nodes]
+    return [view for view in views if view is not None]
 
 
 def _allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
@@ -402,9 +502,10 @@ def _step(
 
 def _settle(
     wanted: Sequence[UOp], prepared: Prepared, plan: Schedule, buffers: Sequence[Buffer]
-) -> None:
+) -> list[UOp]:
     """Note where the values are; written memory gets a node of its own, the old one is stale."""
     leaves: dict[int, UOp] = {}
+    views = []
 
     def leaf(slot: int) -> UOp:
         if slot not in leaves:
@@ -421,19 +522,19 @@ def _settle(
             result = result if node.op is Op.DETACH else result.src[0]
             node = node.src[0]
         param = _base(result)
-        _realized[node] = substitute(result, {param: leaf(param.arg.slot), **prepared.binds})
+        views.append(substitute(result, {param: leaf(param.arg.slot), **prepared.binds}))
+        _realized[node] = views[-1]
     inner = {write.src[0] for write in prepared.writes}
     for write in prepared.writes:
         if write in inner or write in _realized:
             continue
-        storage = write
-        while storage.op is Op.AFTER:
-            storage = storage.src[0]
+        storage = _storage_of(write)
         if storage in prepared.buffers:
             _realized[write] = leaf(prepared.buffers.index(storage))
     for slot in plan.written:
         _stale.add(prepared.buffers[slot])
         _memory.pop(prepared.buffers[slot], None)
+    return views
 
 
 def _is_same_view(node: UOp, result: UOp) -> bool:

@@ -18,11 +18,13 @@ from typing import Protocol
 from kernelet import engine
 from kernelet.base.dtype import DType
 from kernelet.frontend.history import (
+    all_sources,
     computed_from,
     forget,
     is_worth_keeping,
     reaches,
     remember,
+    sources_of,
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
@@ -52,7 +54,7 @@ class Handle(Protocol):
 
 
 VIEWS = MOVEMENT | {Op.DETACH}
-_JOURNAL_KEPT = 4096
+_JOURNAL_KEPT = 256
 
 # Keyed by identity, because == of tensors compares their elements.
 _live: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
@@ -69,6 +71,17 @@ def register(tensor: Handle) -> None:
 def live_tensors() -> list[Handle]:
     """All tensors that exist now."""
     return list(_live.values())
+
+
+class Snapshot:
+    """The tensors that exist at one moment; it keeps none of them alive."""
+
+    def __init__(self) -> None:
+        self._tensors = {id(tensor): weakref.ref(tensor) for tensor in live_tensors()}
+
+    def __contains__(self, tensor: Handle) -> bool:
+        found = self._tensors.get(id(tensor))
+        return found is not None and found() is tensor
 
 
 def note_change(tensor: Handle) -> None:
@@ -132,16 +145,24 @@ def without_detach(node: UOp) -> UOp:
 def realize(tensors: Iterable[Handle]) -> None:
     """Compute the tensors, and first whatever reads memory that this overwrites."""
     wanted = list(tensors)
-    pending = [tensor for tensor in wanted if engine.realized(tensor.uop) is None]
+    # The views hold the values until the tensors do.
+    views = [engine.realized(tensor.uop) for tensor in wanted]
+    pending = [tensor for tensor, view in zip(wanted, views, strict=True) if view is None]
     if pending:
+        readers = _keep_readers([t.uop for t in pending], {id(tensor) for tensor in pending})
+        last = _last_writes([tensor.uop for tensor in (*pending, *readers)])
+        for tensor in (*pending, *readers):
+            base = split_view(tensor.uop)[1]
+            if base.op is Op.AFTER and base not in last and engine.realized(base) is None:
+                # A view of memory between two writes: only a copy outlives the second.
+                _copy_view(tensor)
         nodes = [tensor.uop for tensor in pending]
-        readers = _keep_readers(nodes, {id(tensor) for tensor in pending})
         kept = [reader.uop for reader in readers]
         if kept and _bind_differently([*kept, *nodes]):
             for node in kept:
-                engine.realize([node])
+                views += engine.realize([node])
             kept = []
-        engine.realize([*kept, *nodes])
+        views += engine.realize([*kept, *nodes])
         wanted.extend(readers)
     settle(*wanted)
 
@@ -189,11 +210,15 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
             given.add(id(tensor))
             if engine.realized(tensor.uop) is not None:
                 # A view of the memory itself: only a copy outlives the write.
-                tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
-                note_change(tensor)
+                _copy_view(tensor)
             readers.append(tensor)
         written = engine.overwritten([*nodes, *[reader.uop for reader in readers]])
     return readers
+
+
+def _copy_view(tensor: Handle) -> None:
+    tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
+    note_change(tensor)
 
 
 def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
@@ -211,7 +236,14 @@ def _last_writes(nodes: Iterable[UOp]) -> set[UOp]:
     """The AFTER nodes whose storage is not written again: their values will be in memory."""
     found: set[UOp] = set()
     inner: set[UOp] = set()
-    for node in UOp.sink(*nodes).toposort():
+    seen: set[UOp] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen or (node.op not in MOVEMENT and engine.realized(node) is not None):
+            continue
+        seen.add(node)
+        stack.extend(node.src)
         if node.op is Op.AFTER:
             found.add(node)
             inner.add(node.src[0])
@@ -257,10 +289,12 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
 
 def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
     """Whether launches that use and write this memory (ids of whole buffers) concern a tensor."""
-    chain, base = split_view(tensor.uop)
-    if base.op is Op.BUFFER:
-        return engine.lies_in(base, written)
-    return engine.concerns(base, written, used)
+    base = split_view(tensor.uop)[1]
+    if base.op is Op.BUFFER and engine.lies_in(base, written):
+        return True
+    # Gradients read again what memory was computed from.
+    roots = sources_of(tensor.uop) if base.op is Op.BUFFER else [base, *sources_of(base)]
+    return any(engine.concerns(root, written, used) for root in roots)
 
 
 def before_replay(written: set[int], used: set[int], followers: Collection[int]) -> None:
@@ -288,7 +322,13 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
             waiting.append(tensor)
     if waiting:
         realize(waiting)
-    _rename(engine.readers_of(written, [tensor.uop for tensor in live_tensors()]))
+    lazy = [t.uop for t in live_tensors() if split_view(t.uop)[1].op is not Op.BUFFER]
+    _rename(engine.readers_of(written, [*lazy, *all_sources()]))
+
+
+def run_pending_writes() -> None:
+    """Run all writes that wait."""
+    realize([tensor for tensor in live_tensors() if engine.overwritten([tensor.uop])])
 
 
 def _rename(nodes: Iterable[UOp]) -> None:
