@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
@@ -243,9 +243,14 @@ class Staging:
         for axis, size in enumerate(stage.sizes):
             if size > 1:
                 nest += _mirrored(stage, axis) or [Loop(axis, _symbolic_size(stage, axis) or size)]
+        # A diagonal is read by the lanes of one loop along two axes.
+        vectors = [n for n, loop in enumerate(nest) if loop.kind == "vector"]
+        for position in vectors[:-1]:
+            nest[position] = replace(nest[position], kind="unroll")
         last = len(stage.sizes) - 1
-        is_plain = stage.node.op is not Op.REDUCE and nest[-1:] == [Loop(last, stage.sizes[last])]
-        if is_plain and stage.sizes[last] >= self.plan.lanes > 1:
+        is_plain = nest and nest[-1] == Loop(last, stage.sizes[last]) and not vectors
+        fits = stage.node.op is not Op.REDUCE and stage.sizes[-1:] >= (self.plan.lanes,)
+        if is_plain and fits and self.plan.lanes > 1:
             nest = list(Split(last, self.plan.lanes, "vector").apply(tuple(nest)))
         # The register tile is innermost, its lanes last.
         return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
