@@ -110,6 +110,16 @@ def part_of(place: Place, given: Sequence[Given]) -> Buffer:
     return buffer.view(start + place.offset, place.nbytes)
 
 
+def _without(step: Step, row: Sequence[Place | None]) -> Step:
+    memory = [
+        buffer if place is None else Buffer(buffer.device, 0)
+        for buffer, place in zip(memory_of(step), row, strict=True)
+    ]
+    if isinstance(step, Transfer):
+        return Transfer(*memory)
+    return Launch(step.runner, tuple(memory), step.values)
+
+
 @final
 class Replay:
     """Steps that run again. `places` has, for the memory of each step, where a replay gives it;
@@ -117,7 +127,8 @@ class Replay:
     """
 
     def __init__(self, steps: Sequence[Step], places: Sequence[tuple[Place | None, ...]]) -> None:
-        self._steps = tuple(steps)
+        # The memory that is given anew was the caller's: it is not kept.
+        self._steps = tuple([_without(step, row) for step, row in zip(steps, places, strict=True)])
         self._places = tuple(places)
         self._threads = 0
         self._parts: list[threads.LaunchList | int] = []

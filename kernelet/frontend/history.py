@@ -71,6 +71,16 @@ def restored(root: UOp) -> tuple[UOp, dict[UOp, UOp]]:
     return (substitute(root, links) if links else root), links
 
 
+def sources_of(root: UOp) -> list[UOp]:
+    """What the expressions read that the memory below `root` came from."""
+    return [s for m in _in_order(root) for s in _histories[m].src] if _histories else []
+
+
+def all_sources() -> list[UOp]:
+    """What all expressions read that memory came from."""
+    return [source for known in list(_histories.values()) for source in known.src]
+
+
 def _in_order(root: UOp) -> list[UOp]:
     """All memory below `root` with a history, also inside histories, each after what it needs."""
     order: dict[UOp, None] = {}
