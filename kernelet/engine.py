@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from kernelet import backends, pipeline, programs
 from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError, JitError
-from kernelet.graph.movement import place_in_memory, product_of
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
+from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
@@ -137,21 +137,21 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
-    plain = _without_binds(node)
-    base, start = place_in_memory(plain)
-    if start is None:
+    base, tracker = tracker_of(_without_binds(node))
+    view = tracker.strided_view()
+    if view is None or not view.is_row_major:
         (found,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (node,))])
-        base, start = place_in_memory(_without_binds(found))
+        base, tracker = tracker_of(_without_binds(found))
+        view = tracker.strided_view()
     recorder = _recorder.get()
     if recorder is not None and recorder.is_strict and recorder.changes(_memory[base]):
         raise JitError(
             "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
             "which would be the same in every replay. Return the tensor and read it outside."
         )
-    size = product_of(plain.shape)
-    assert start is not None and isinstance(size, int)
+    assert view is not None and isinstance(view.size, int) and isinstance(view.offset, int)
     itemsize = node.dtype.itemsize
-    part = _memory[base].view(start * itemsize, size * itemsize)
+    part = _memory[base].view(view.offset * itemsize, view.size * itemsize)
     return bytes(part.copy_out())
 
 
