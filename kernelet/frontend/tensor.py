@@ -19,12 +19,13 @@ from kernelet import engine
 from kernelet.base import config
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
-from kernelet.base.errors import ArgumentError, GradientError, ShapeError
+from kernelet.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from kernelet.frontend import history, host, live
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
 from kernelet.frontend.derivatives import depends_on, derivatives
+from kernelet.frontend.inplace import InPlace
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.leaves import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.losses import Losses
@@ -83,6 +84,7 @@ class Tensor(
     Normalization,
     Sorting,
     Losses,
+    InPlace,
     Casts,
     metaclass=_TensorType,
 ):
@@ -94,7 +96,7 @@ class Tensor(
 
     __slots__ = (
         "__weakref__",
-        "_base",
+        "_above",
         "_grad",
         "_pending",
         "_steps",
@@ -133,7 +135,7 @@ class Tensor(
         self.former = None
         self.is_leaf = self.is_lost = self.is_target = False
         self.owner = None
-        self._base: weakref.ref[Tensor] | None = None
+        self._above: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
         self._steps: tuple[UOp, ...] = ()
         self._grad: Tensor | None = None
         self._pending = 0
@@ -169,14 +171,15 @@ class Tensor(
         tensor = self._wrap(uop)
         if uop.op in (Op.PAD, Op.EXPAND):
             return tensor
-        base = self._root()
         steps: list[UOp] = []
         while uop is not self.uop:
             steps.insert(0, uop)
             uop = uop.src[0]
         moves = [step for step in steps if step.op is not Op.DETACH]
-        tensor._base = weakref.ref(base)
-        tensor._steps = (*moves,) if base is self else (*self._steps, *moves)
+        above = [(weakref.ref(view), depth) for view, depth in self._views_above()]
+        known = self._steps if above else ()
+        tensor._above = (*above, (weakref.ref(self), len(known)))
+        tensor._steps = (*known, *moves)
         return tensor
 
     # ---- facts ----
@@ -331,12 +334,16 @@ class Tensor(
     def replace(self, other: Tensor) -> Self:
         """Let this tensor stand for the value of `other`."""
         self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
+        self._above = self._steps = ()
         live.note_change(self)
         return self
 
     def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
         """`value` in this tensor's shape and type."""
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
+        more = max(given.ndim - self.ndim, 0)
+        if given.shape[:more] == (1,) * more:
+            given = given._reshape(given.shape[more:])
         fits = broadcast_shape(given.shape, self.shape, name=name) == self.shape
         if given.ndim > self.ndim or not fits:
             raise ShapeError(
@@ -345,23 +352,27 @@ class Tensor(
             )
         return given.cast(self.dtype)._broadcast_to(self.shape)
 
-    def _root(self) -> Tensor:
-        """The tensor that this one is a view of, while it exists."""
-        base = None if self._base is None else self._base()
-        return self if base is None else base
+    def _views_above(self) -> list[tuple[Tensor, int]]:
+        """The tensors that this one is a view of, the widest first.
+
+        With each, how many of this one's movements lead to it.
+        """
+        found = [(ref(), depth) for ref, depth in self._above]
+        # A view that was replaced is none any more.
+        return [(v, depth) for v, depth in found if v is not None and (v._above or not depth)]
 
     def _write(self, value: Tensor) -> None:
-        base = self._root()
         if 0 in value.shape:
             return
-        if base is self:
-            self._overwrite((), value)
-        else:
-            base._overwrite(self._steps, value)
-            self.uop = live.apply_view(self._steps[::-1], base.uop)
-            live.note_change(base)
-        self.former = None
-        live.note_change(self)
+        above = self._views_above()
+        base, start = above[0] if above else (self, 0)
+        base._overwrite(self._steps[start:] if above else (), value)
+        base.former = None
+        live.note_change(base)
+        for view, depth in [*above, (self, len(self._steps))][1:]:
+            view.uop = live.apply_view(self._steps[start:depth][::-1], base.uop)
+            view.former = None
+            live.note_change(view)
 
     def _overwrite(self, steps: tuple[UOp, ...], value: Tensor) -> None:
         """Write `value` to the part of this tensor that the movements `steps` lead to."""
@@ -413,20 +424,13 @@ class Tensor(
         part._write(filled)
 
     def _in_place(self, result: Tensor) -> Tensor:
-        self._write(self._as_value(result, "in-place operator"))
+        if result.dtype.is_float and not self.dtype.is_float:
+            raise DTypeError(
+                f"operator in place: the result is {result.dtype.name}, the tensor "
+                f"{self.dtype.name}. Write x = x + y, or cast the tensor first."
+            )
+        self._write(self._as_value(result, "operator in place"))
         return self
-
-    def __iadd__(self, other: Tensor | Scalar) -> Tensor:
-        return self._in_place(self + other)
-
-    def __isub__(self, other: Tensor | Scalar) -> Tensor:
-        return self._in_place(self - other)
-
-    def __imul__(self, other: Tensor | Scalar) -> Tensor:
-        return self._in_place(self * other)
-
-    def __itruediv__(self, other: Tensor | Scalar) -> Tensor:
-        return self._in_place(self / other)
 
     # ---- gradients ----
 

@@ -161,6 +161,28 @@ def test_views_write_through_to_their_base() -> None:
     assert x.tolist() == [-3, 1, -2, 107, -1, 9]
 
 
+def test_a_view_sees_what_is_written_through_it() -> None:
+    x = Tensor(np.arange(6, dtype=np.int32)).realize()
+    table = x.reshape(2, 3)
+    row = table[1]
+    row[0] = 70
+    table[:, 2] = 9
+    assert x.tolist() == [0, 1, 9, 70, 4, 9]
+    assert table.tolist() == [[0, 1, 9], [70, 4, 9]]
+    del x
+    row[1] = 8
+    assert table.tolist() == [[0, 1, 9], [70, 8, 9]]
+    table.replace(Tensor([[1, 2, 3], [4, 5, 6]]).realize())
+    row[0] = 0
+    assert table.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_leading_axes_of_one_element_are_dropped_from_written_values() -> None:
+    x = Tensor([1, 2, 3]).realize()
+    x[:2] = Tensor([[[8, 9]]])
+    assert x.tolist() == [8, 9, 3]
+
+
 def test_repeated_elements_are_not_written_through() -> None:
     x = Tensor([1.0]).realize()
     y = x.expand(3)
