@@ -121,7 +121,7 @@ def realized(node: UOp) -> UOp | None:
     if base.op is Op.BUFFER:
         return None if base in _stale else node
     found = _realized.get(base)
-    if found is None or _base(found) in _stale:
+    if found is None or _base(found) in _stale or _is_elsewhere(base, found):
         return None
     for step in reversed(chain):
         if step.op is not Op.DETACH:
@@ -169,15 +169,17 @@ def _without_binds(node: UOp) -> UOp:
 # ---- what a graph needs ----
 
 
+def _is_elsewhere(node: UOp, view: UOp) -> bool:
+    """Whether a value of no device is in the memory of another than the one it is wanted on."""
+    return node.device is None and _base(view).device != default_device()
+
+
 def _stored(node: UOp) -> UOp | None:
     """The memory to read `node` from: a number is written into the code, though it be stored too."""
     known = None if node.op is Op.CONST else _realized.get(node)
     if known is not None and node.op is not Op.AFTER and _base(known) in _stale:
         return None  # overwritten since: computed again; a write does not run twice
-    if known is None or node.device is not None:
-        return known
-    # A value of no device is computed again where it is in the memory of another device.
-    return known if _base(known).device == default_device() else None
+    return None if known is None or _is_elsewhere(node, known) else known
 
 
 @dataclass(slots=True)
@@ -227,8 +229,17 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     for node, known in mapping.items():
         if node.op is not Op.BIND:
             leaves[node] = substitute(known, inner)
-    sink = substitute(UOp.sink(*nodes), leaves)
+    sink = _without_leaf_numbers(substitute(UOp.sink(*nodes), leaves))
     return Prepared(sink, list(buffers), values, binds, writes)
+
+
+def _without_leaf_numbers(root: UOp) -> UOp:
+    """The graph without the numbers that keep equal leaves apart: they are nothing to a kernel."""
+    plain: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        if node.op is Op.DETACH and node.arg is not None:
+            plain[node] = substitute(node.src[0], plain)
+    return substitute(root, plain) if plain else root
 
 
 def _note_bind(
