@@ -93,6 +93,7 @@ def test_without_network_the_error_says_what_to_do(folder):
         (gzip.compress(idx(np.zeros((2, 28, 28), np.uint8)))[:-9], "damaged"),
         (gzip.compress(idx(np.zeros((2, 28, 28), np.uint8))), "2 images and 5 labels"),
     ],
+    ids=["short", "no IDX", "empty", "cut off", "too few"],
 )
 def test_damaged_digits_are_named(folder, data, found):
     write_mnist(folder / "mnist")
