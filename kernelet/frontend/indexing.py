@@ -227,8 +227,12 @@ class Indexing(Movement):
         table, index, together = self._flat_picks(picks)
         lead = index.ndim
         rest = table.shape[1:]
-        column = index._reshape((*index.shape, *(1,) * table.ndim))
-        found = table._select(column, lead)._reshape((*index.shape, *rest))
+        shape = (*index.shape, *rest)
+        if 0 in shape:
+            found = self._full(0, shape, self.dtype)
+        else:
+            column = index._reshape((*index.shape, *(1,) * table.ndim))
+            found = table._select(column, lead)._reshape(shape)
         if not together or picks[0][0] == 0:
             return found
         # Adjacent index tensors leave their result where the first of them was.

@@ -201,7 +201,7 @@ def subtract_index(left: UOp, right: UOp) -> UOp:
 
 
 def divide_index(index: UOp, divisor: Dim) -> UOp:
-    """index // divisor, rounded down; the divisor is at least 1."""
+    """index // divisor, rounded down; the divisor is at least 1, or 0 where nothing is indexed."""
     if not isinstance(divisor, int):
         divisor = normalize_index(divisor)
         known = as_int(divisor)
@@ -210,6 +210,8 @@ def divide_index(index: UOp, divisor: Dim) -> UOp:
         divisor = known
     if divisor == 1:
         return index
+    if divisor == 0:
+        return ZERO
     constant, coefficients = terms_of(index)
     offset, constant = divmod(constant, divisor)
     remainder = quotient = ZERO
@@ -243,14 +245,14 @@ def _quotient_atom(index: UOp, divisor: int) -> UOp:
 
 
 def modulo_index(index: UOp, divisor: Dim) -> UOp:
-    """index % divisor, with the sign of the divisor, which is at least 1."""
+    """index % divisor, with the sign of the divisor, which is at least 1; of 0 it is 0."""
     if not isinstance(divisor, int):
         divisor = normalize_index(divisor)
         known = as_int(divisor)
         if known is None:
             return subtract_index(index, scale_index(_divide_symbolic(index, divisor), divisor))
         divisor = known
-    if divisor == 1:
+    if divisor in (0, 1):
         return ZERO
     constant, coefficients = terms_of(index)
     reduced: dict[UOp, int] = {}
