@@ -26,6 +26,7 @@ REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in e
 SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
 SHARED_COST = 16  # values dearer than this are not computed in two kernels
 MOST_READINGS = 8
+MOST_WAYS = 16
 COSTS = {
     Op.EXP2: 20,
     Op.LOG2: 20,
@@ -72,6 +73,9 @@ class _Boundaries:
         self.readings: dict[UOp, dict[UOp, dict[Index, Chain]]] = {}
         self.repeats: dict[UOp, float] = {}  # how often a contraction reads each element again
         self.reduced: set[UOp] = set()  # what a reduction in the same kernel reads
+        # node -> the chains of movements through which it is read, as numbers
+        self.ways: dict[UOp, set[int]] = {}
+        self.way_numbers: dict[tuple[UOp, int], int] = {}
         self.outputs: dict[UOp, Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.counts = 0
@@ -141,7 +145,9 @@ class _Boundaries:
             self.readings[value] = {}
             self.repeats[value] = 0
             self.reduced.discard(value)
+            self.ways[value] = set()
         self.kernels.setdefault(value, {})[kernel] = None
+        self.ways.setdefault(value, set()).add(self._way(kernel, -1))
         self.readings.setdefault(value, {})[kernel] = {index: self.outputs[kernel]}
 
     def _pass_on(self, node: UOp, kernels: dict[UOp, None]) -> None:
@@ -151,14 +157,21 @@ class _Boundaries:
             repeats = 1 if self.is_contraction(node) else 0
         elif node.op is Op.EXPAND:
             repeats *= numel(node.shape) / max(numel(node.src[0].shape), 1)
+        ways = self.ways[node]
+        if node.op in MOVEMENT or node.op in (Op.REDUCE, Op.GATHER):
+            ways = {self._way(node, way) for way in ways}
         for source in node.src:
             self.kernels.setdefault(source, {}).update(kernels)
+            self.ways.setdefault(source, set()).update(ways)
             self.repeats[source] = max(self.repeats.get(source, 0), repeats)
             if reduced:
                 self.reduced.add(source)
             if self.reduces[source]:
                 for kernel in kernels:
                     self._pass_readings(node, source, kernel)
+
+    def _way(self, node: UOp, way: int) -> int:
+        return self.way_numbers.setdefault((node, way), len(self.way_numbers))
 
     def _pass_readings(self, node: UOp, source: UOp, kernel: UOp) -> None:
         found = self.readings.setdefault(source, {}).setdefault(kernel, {})
@@ -194,6 +207,9 @@ class _Boundaries:
             return inner is not None and not all(self._ends(node, kernel) for kernel in kernels)
         if node.op not in ELEMENTWISE or node.op is Op.CAST:
             return False
+        if len(self.ways[node]) > MOST_WAYS and self.cost[node] > 2:
+            # y + y.roll(1), many times over, would read its start at ever more places.
+            return True
         return self._is_repeated_operand(node) or (len(kernels) > 1 and self._is_shared(node))
 
     def _is_repeated_operand(self, node: UOp) -> bool:
