@@ -1,0 +1,441 @@
+"""The launches of one call, ready to run again with other memory.
+
+In:  a function and the inputs of a call.
+Out: `Capture`: its `replay` does what the function does, without building graphs.
+
+Memory that a launch uses is an input's, or made for the results, or stays the same: parameters,
+intermediate values, what the function keeps. What the function leaves behind in tensors of its own
+is computed by every replay.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import final
+
+from kernelet import engine
+from kernelet.base.errors import JitError
+from kernelet.frontend import live, random
+from kernelet.frontend.results import (
+    Argument,
+    Result,
+    held_elsewhere,
+    mapped,
+    node_of_result,
+    tensors_in,
+)
+from kernelet.frontend.signature import Inputs, binds_in_dim, form_of_tensor
+from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import ParamArg, UOp
+from kernelet.graph.walk import substitute
+from kernelet.launches import Place, Replay, memory_of
+from kernelet.runtime.buffer import Buffer
+
+Places = list[tuple[Place | None, ...]]
+
+
+def finish(result: object, mark: int, older: live.Snapshot, inputs: Inputs) -> list[Tensor]:
+    """Compute the results of a function and what it left behind since `mark`; returns the latter.
+
+    What did not exist before carries no history for gradients, in this call or in a replay.
+    """
+    results = tensors_in(result)
+    known = {id(tensor) for tensor in (*results, *inputs.tensors)}
+    left = [
+        tensor
+        for tensor in live.changed_since(mark)
+        if isinstance(tensor, Tensor) and id(tensor) not in known and tensor.owner is None
+    ]
+    live.realize([*results, *inputs.tensors, *left])
+    for tensor in (*results, *left):
+        if tensor not in older:
+            live.cut_history(tensor)
+    return left
+
+
+class FirstCall:
+    """What the first call with a signature shows of a function: what it writes.
+
+    `inputs_written` are numbers of inputs, `written` memory from before the call, `writers` the
+    tensors that show what is written there.
+    """
+
+    def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
+        older, before = live.Snapshot(), [tensor.uop for tensor in inputs.tensors]
+        blocks = {id(buffer.whole) for buffer in engine.buffer_nodes().values()}
+        recorder, mark = engine.Recorder(is_strict=False), live.now()
+        with engine.recording(recorder):
+            self.result = call()
+            left = finish(self.result, mark, older, inputs)
+        given = {id(buffer) for buffer, _ in inputs.given}
+        rows = enumerate(zip(inputs.tensors, before, strict=True))
+        self.inputs_written = {n for n, (tensor, node) in rows if tensor.uop is not node}
+        written = {id(buffer): buffer for buffer in _written_by(recorder)}
+        self.written = [b for number, b in written.items() if number in blocks - given]
+        self.writers = weakref.WeakValueDictionary({id(tensor): tensor for tensor in left})
+        used = UOp.sink(*recorder.roots).toposort()
+        # A parameter that was never computed would be computed anew by every replay.
+        live.realize([t for t in live.live_tensors() if t in older and _is_lazy_part(t, used)])
+
+    def protect_values(self, inputs: Inputs) -> None:
+        """Let nobody but those who shall follow stand for what the next call writes."""
+        live.run_pending_writes()
+        followers = {*self.writers, *[id(inputs.tensors[n]) for n in self.inputs_written]}
+        blocks = {id(buffer) for buffer in self.written}
+        blocks |= {id(inputs.given[n][0]) for n in self.inputs_written}
+        live.before_replay(blocks, blocks, followers)
+        inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
+
+
+def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
+    base = live.split_view(tensor.uop)[1]
+    return base.op is not Op.BUFFER and base in used and engine.realized(tensor.uop) is None
+
+
+def _written_by(recorder: engine.Recorder) -> list[Buffer]:
+    return [memory_of(step)[0].whole for step in recorder.steps]
+
+
+@final
+class Capture:
+    """What a function launched, and what it returned."""
+
+    def __init__(self) -> None:
+        self._draws: list[random.Draw] = []
+        self._inputs_written: set[int] = set()
+        self._fresh: list[Buffer] = []
+        self._structure: object = None
+        # Ids of whole buffers that stay the same; the launches keep them alive.
+        self._used: set[int] = set()
+        self._written: set[int] = set()
+        # The tensors that stand for such memory, and those that show what replays write.
+        self._standing: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        self._followers: set[int] = set()
+        self._mark = 0
+        self._launches = Replay((), ())
+
+    # ---- replaying ----
+
+    def is_valid(self, inputs: Inputs) -> bool:
+        """Get ready for a replay; False when memory that it uses is no tensor's any longer."""
+        changed = live.changed_since(self._mark)
+        self._mark = live.now()
+        if self._inputs_written:
+            return self._take_care(inputs)
+        for tensor in changed:
+            known = self._standing.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                if _has_moved(tensor, known[1]):
+                    return self._take_care(inputs)
+            elif live.needs_care(tensor, self._written, self._used):
+                return self._take_care(inputs)
+        return True
+
+    def _take_care(self, inputs: Inputs) -> bool:
+        """Keep the values of tensors that the launches would change; see whether all moved."""
+        numbers = self._inputs_written
+        written = self._written | {id(inputs.given[n][0]) for n in numbers}
+        followers = self._followers | {id(inputs.tensors[n]) for n in numbers}
+        live.before_replay(written, self._used | written, followers)
+        # The nodes of the inputs may be others now.
+        inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
+        for number, (ref, block) in list(self._standing.items()):
+            tensor = ref()
+            if tensor is None:
+                del self._standing[number]
+                self._followers.discard(number)
+            elif _has_moved(tensor, block):
+                return False
+        return True
+
+    def replay(self, inputs: Inputs) -> object:
+        """Run the launches on the memory of this call."""
+        apart = [
+            self._set_apart(inputs, number)
+            for number, (buffer, _) in enumerate(inputs.given)
+            if id(buffer) in self._used
+        ]
+        given = inputs.given
+        if self._fresh:
+            given = [*given, *[(Buffer(each.device, each.nbytes), 0) for each in self._fresh]]
+        if self._draws:
+            random.refill(self._draws)
+        values = {variable.arg.name: number for variable, number in inputs.variables.items()}
+        self._launches.run(given, values)
+        del apart
+        return self._returned(inputs, [buffer for buffer, _ in given])
+
+    def _set_apart(self, inputs: Inputs, number: int) -> Tensor | None:
+        """A copy of an input that lies in memory which the launches write for another reason."""
+        if number in self._inputs_written:
+            raise JitError(
+                f"TinyJit (jit): the function writes to tensor {number} of its arguments, which is "
+                "also a tensor that it keeps. Give it another one."
+            )
+        if id(inputs.given[number][0]) not in self._written:
+            return None
+        node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
+        apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
+        live.realize([apart])
+        memory = engine.memory(live.split_view(apart.uop)[1])
+        inputs.given[number] = (memory.whole, memory.offset)
+        return apart
+
+    def _returned(self, inputs: Inputs, memory: Sequence[Buffer]) -> object:
+        leaves: dict[Place, UOp] = {}
+
+        def fill(value: object) -> object:
+            if isinstance(value, Result):
+                return Tensor(node_of_result(value, inputs, memory, leaves))
+            if isinstance(value, Argument):
+                return inputs.tensors[value.number]
+            if isinstance(value, UOp):
+                return substitute(value, inputs.binds)
+            return mapped(value, fill)
+
+        return fill(self._structure)
+
+    # ---- capturing ----
+
+    def capture(self, call: Callable[[], object], inputs: Inputs, first: FirstCall) -> object:
+        """Run the function once more and keep what it launches."""
+        first.protect_values(inputs)
+        work = _Capturing(inputs)
+        try:
+            with engine.recording(work.recorder), random.recording(self._draws):
+                result = call()
+                work.finish(result)
+            self._inputs_written = work.written()
+        finally:
+            work.restore()
+        results = tensors_in(result)
+        shared = held_elsewhere(results)
+        shared -= {id(tensor) for tensor in results if tensor in work.older}
+        work.find_fresh(results, shared)
+        places = self._places(work)
+        self._check(work, places, first.inputs_written)
+        self._launches = Replay(work.recorder.steps, places)
+        self._structure = _structure_of(result, work)
+        self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
+        own = {id(tensor) for tensor in results if tensor not in work.older}
+        self._note_standing(own - shared)
+        # A tensor that the function keeps will change; the caller gets one of his own.
+        return _with_own(result, shared)
+
+    def _places(self, work: _Capturing) -> Places:
+        places = []
+        for step in work.recorder.steps:
+            row = [work.place_of(buffer) for buffer in memory_of(step)]
+            places.append(tuple(row))
+            fixed = [
+                id(buffer.whole) if place is None else None
+                for buffer, place in zip(memory_of(step), row, strict=True)
+            ]
+            self._used.update(block for block in fixed if block is not None)
+            if fixed[0] is not None:
+                self._written.add(fixed[0])
+        drawn = {id(engine.memory(draw.buffer).whole) for draw in self._draws}
+        self._written |= drawn
+        self._used |= drawn
+        return places
+
+    def _check(self, work: _Capturing, places: Places, writes: set[int]) -> None:
+        """Refuse what a replay would do otherwise than the function."""
+        blocks = [id(buffer) for buffer, _ in work.inputs.given]
+        known = {n for n, block in enumerate(blocks) if block in self._used}
+        if any(n in self._inputs_written or blocks[n] in self._written for n in known):
+            raise JitError(
+                "TinyJit (jit): the function writes to memory that is an argument and also part of "
+                "a tensor that it knows otherwise. Give the argument as a copy: x.clone()."
+            )
+        if self._inputs_written & work.inputs.overlapping or not self._inputs_written <= writes:
+            raise JitError(
+                "TinyJit (jit): the function writes to an argument that overlaps another one, or "
+                "that it did not write to in the first call. Give a copy: x.clone()."
+            )
+        if work.loses_memory(places):
+            raise JitError(
+                "TinyJit (jit): the function reads a tensor and then puts another one in its "
+                "place, as in self.state = f(self.state): every replay would read the same old "
+                "values. Write in place: self.state.assign(f(self.state))."
+            )
+
+    def _note_standing(self, returned: set[int]) -> None:
+        for tensor in live.live_tensors():
+            base = _base_in_memory(tensor)
+            if base is None or id(tensor) in returned or not engine.lies_in(base, self._used):
+                continue
+            assert isinstance(tensor, Tensor)
+            self._standing[id(tensor)] = (weakref.ref(tensor), id(engine.memory(base).whole))
+            if engine.lies_in(base, self._written):
+                self._followers.add(id(tensor))
+
+
+class _Capturing:
+    """The inputs of the captured call on memory nodes of their own, and what it launched."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self.recorder = engine.Recorder()
+        self.older = live.Snapshot()
+        self.blocks = {id(buffer.whole): buffer for buffer in engine.buffer_nodes().values()}
+        self.fresh: list[Buffer] = []
+        self._mark = live.now()
+        self._originals = [tensor.uop for tensor in inputs.tensors]
+        self._placed: list[UOp] = []
+        self._leaves: list[Buffer] = []
+        made: dict[tuple[int, int, int], UOp] = {}
+        rows = zip(inputs.tensors, inputs.given, inputs.forms, strict=True)
+        for tensor, (buffer, start), form in rows:
+            place = (id(buffer), start, form.nbytes)
+            if place not in made:
+                part = buffer.view(start, form.nbytes)
+                made[place] = engine.adopt(part, form.size, form.base.dtype)
+            tensor.uop = substitute(form.over(made[place]), inputs.binds)
+            self._placed.append(tensor.uop)
+            self._leaves.append(engine.memory(made[place]))
+        self.recorder.inputs = self._leaves
+
+    def finish(self, result: object) -> None:
+        """Compute what the function leaves behind, in memory that is not an input's."""
+        for tensor in live.changed_since(self._mark):
+            owner = None if tensor.owner is None else tensor.owner()
+            if isinstance(owner, Tensor) and owner.grad is tensor:
+                # Nobody asked for this gradient, and no replay will compute it.
+                owner.grad = None
+        left = finish(result, self._mark, self.older, self.inputs)
+        copied = []
+        for tensor in left:
+            base = _base_in_memory(tensor)
+            if base is not None and engine.memory(base) in self._leaves:
+                tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
+                copied.append(tensor)
+        live.realize(copied)
+
+    def written(self) -> set[int]:
+        """The numbers of the inputs that were written; they stand for their own memory again."""
+        found = set()
+        renamed: dict[UOp, UOp] = {}
+        first_of: dict[int, int] = {}
+        for number, tensor in enumerate(self.inputs.tensors):
+            first = first_of.setdefault(id(tensor), number)
+            if first != number:
+                self._originals[number] = self._placed[number] = self._placed[first]
+                found |= {number} if first in found else set()
+                continue
+            if tensor.uop is self._placed[number]:
+                continue
+            base = _base_in_memory(tensor)
+            if base is None or engine.memory(base) is not self._leaves[number]:
+                raise JitError(
+                    f"TinyJit (jit): the function replaces tensor {number} of its arguments, which "
+                    "cannot be written in place: it is a view of another tensor, or repeats "
+                    "elements. Return the new value instead."
+                )
+            found.add(number)
+            old = self.inputs.forms[number].base
+            if old not in renamed:
+                renamed[old] = engine.rename(old)
+            tensor.uop = substitute(self._originals[number], renamed)
+            self._originals[number] = self._placed[number] = tensor.uop
+        if found:
+            self.inputs.forms = [form_of_tensor(tensor) for tensor in self.inputs.tensors]
+        return found
+
+    def restore(self) -> None:
+        """Let the inputs stand for what they stood for before."""
+        rows = list(zip(self.inputs.tensors, self._originals, self._placed, strict=False))
+        for tensor, original, placed in reversed(rows):
+            if tensor.uop is placed:
+                tensor.uop = original
+
+    def find_fresh(self, results: Sequence[Tensor], shared: set[int]) -> None:
+        """Note the memory of results that the call made and that no other tensor stands for."""
+        made = {id(buffer) for buffer in _written_by(self.recorder)} - self.blocks.keys()
+        own = {id(tensor) for tensor in results if tensor not in self.older} - shared
+        for tensor in live.live_tensors():
+            base = _base_in_memory(tensor)
+            if base is not None and id(tensor) not in own:
+                made.discard(id(engine.memory(base).whole))
+        found = [engine.memory(live.split_view(tensor.uop)[1]).whole for tensor in results]
+        self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
+
+    def place_of(self, buffer: Buffer) -> Place | None:
+        """Where a replay finds this memory."""
+        for number, leaf in enumerate(self._leaves):
+            if buffer is leaf:
+                return Place(number, 0, buffer.nbytes)
+        for number, whole in enumerate(self.fresh, len(self._leaves)):
+            if buffer.whole is whole:
+                return Place(number, buffer.offset, buffer.nbytes)
+        return None
+
+    def loses_memory(self, places: Places) -> bool:
+        """Whether a launch reads a value from before the call that nothing stands for after it."""
+        alive = {id(buffer.whole) for buffer in engine.buffer_nodes().values()}
+        written: set[int] = set()
+        for step, row in zip(self.recorder.steps, places, strict=True):
+            memory = [id(buffer.whole) for buffer in memory_of(step)]
+            for block, place in list(zip(memory, row, strict=True))[1:]:
+                before = place is None and block in self.blocks and block not in written
+                if before and block not in alive:
+                    return True
+            written.add(memory[0])
+        return False
+
+    def result_of(self, tensor: Tensor) -> Result:
+        """How a replay makes a returned tensor."""
+        base = live.split_view(tensor.uop)[1]
+        buffer = engine.memory(base)
+        place = self.place_of(buffer)
+        param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
+        binds = {bind: bind.src[0] for bind in form_of_tensor(tensor).binds}
+        view = substitute(tensor.uop, {base: param, **binds})
+        if place is None:
+            return Result(None, view, base, buffer)
+        found = Result(place, view)
+        if place.number < len(self._leaves):
+            # The leaf was for the captured call alone.
+            tensor.uop = node_of_result(found, self.inputs, (), {})
+        return found
+
+
+def _structure_of(result: object, work: _Capturing) -> object:
+    """The returned value with `Argument`s and `Result`s in place of tensors."""
+    arguments = {id(tensor): n for n, tensor in enumerate(work.inputs.tensors)}
+    found: dict[int, Result] = {}
+
+    def visit(value: object) -> object:
+        if isinstance(value, UOp):
+            return substitute(value, {bind: bind.src[0] for bind in binds_in_dim(value)})
+        if not isinstance(value, Tensor):
+            return mapped(value, visit)
+        if id(value) in arguments:
+            return Argument(arguments[id(value)])
+        if value in work.older:
+            return value
+        if id(value) not in found:
+            found[id(value)] = work.result_of(value)
+        return found[id(value)]
+
+    return visit(result)
+
+
+def _with_own(result: object, shared: set[int]) -> object:
+    """The returned value with other tensors for `shared` ones, which stand for the same memory."""
+    if isinstance(result, Tensor):
+        return Tensor(result.uop) if id(result) in shared else result
+    return mapped(result, lambda part: _with_own(part, shared)) if shared else result
+
+
+def _base_in_memory(tensor: live.Handle) -> UOp | None:
+    """The BUFFER that holds the value of a tensor; None when there is none."""
+    node = engine.realized(tensor.uop)
+    return None if node is None else live.split_view(node)[1]
+
+
+def _has_moved(tensor: Tensor, block: int) -> bool:
+    base = _base_in_memory(tensor)
+    return base is None or not engine.lies_in(base, {block})

@@ -1,0 +1,111 @@
+"""What a captured function returns: tensors inside of nested Python values.
+
+In:  the value that a call returned.
+Out: its tensors, and the same value with others in their place.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelet import engine
+from kernelet.frontend.signature import Inputs
+from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+from kernelet.launches import Place
+from kernelet.runtime.buffer import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A returned tensor that is the n-th input itself."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A returned tensor: a view of the memory at `place`, or of memory that stays the same."""
+
+    place: Place | None
+    view: UOp
+    base: UOp | None = None
+    buffer: Buffer | None = None
+
+
+def node_of_result(
+    result: Result, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
+) -> UOp:
+    """The node of a returned tensor in one call; results on the same memory share their leaf."""
+    param = result.view
+    while param.op is not Op.PARAM:
+        param = param.src[0]
+    place = result.place
+    if place is None:
+        assert result.base is not None
+        assert result.buffer is not None
+        leaf = result.base
+        if not engine.is_current(leaf):
+            leaf = engine.node_over(result.buffer, param.arg.size, param.dtype)
+    elif place.number < len(inputs.tensors):
+        leaf = inputs.forms[place.number].memory_node(inputs.tensors[place.number].uop)
+    else:
+        if place not in leaves:
+            leaves[place] = engine.adopt(memory[place.number], param.arg.size, param.dtype)
+        leaf = leaves[place]
+    return substitute(result.view, {param: leaf, **inputs.binds})
+
+
+def held_elsewhere(results: Sequence[Tensor]) -> set[int]:
+    """The ids of tensors that something else than this list and the returned value refers to."""
+    times = Counter([id(tensor) for tensor in results])
+    # One reference is the argument of getrefcount itself.
+    return {
+        id(results[n])
+        for n in range(len(results))
+        if sys.getrefcount(results[n]) > 2 * times[id(results[n])] + 1
+    }
+
+
+def mapped(value: object, function: Callable[[object], object]) -> object:
+    """A list, tuple, dict or dataclass with `function` of each part; anything else as it is."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts: list[Any] = [function(part) for part in value]
+        return type(value)(*parts)
+    if isinstance(value, tuple):
+        return tuple([function(part) for part in value])
+    if isinstance(value, list):
+        return [function(part) for part in value]
+    if isinstance(value, dict):
+        found = copy.copy(value)
+        for name, part in value.items():
+            found[name] = function(part)
+        return found
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        other = copy.copy(value)
+        for each in dataclasses.fields(value):
+            object.__setattr__(other, each.name, function(getattr(value, each.name)))
+        return other
+    return value
+
+
+def tensors_in(value: object) -> list[Tensor]:
+    """The tensors in a returned value, as often as they are in it."""
+    if isinstance(value, Tensor):
+        return [value]
+    found: list[Tensor] = []
+
+    def visit(part: object) -> object:
+        found.extend(tensors_in(part))
+        return part
+
+    mapped(value, visit)
+    return found
