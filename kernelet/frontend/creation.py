@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
@@ -29,57 +29,37 @@ def checked_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
     return tuple(int(dim) if hasattr(dim, "__index__") else dim for dim in shape)
 
 
+class Options(TypedDict, total=False):
+    """What every creation method takes: a type other than its usual one, a device, and whether
+    the new tensor is to have a gradient."""
+
+    dtype: DTypeLike | None
+    device: str | None
+    requires_grad: bool | None
+
+
 class Creation(Elementwise):
     """zeros, ones, full, arange, linspace, eye and the `_like` forms."""
 
     __slots__ = ()
 
     @classmethod
-    def _made(
-        cls,
-        value: Scalar,
-        shape: Shape,
-        dtype: DTypeLike | None,
-        device: str | None,
-        requires_grad: bool | None,
-    ) -> Self:
-        kind = scalar_dtype(value) if dtype is None else as_dtype(dtype)
-        return cls._full(value, shape, kind)._created(device, requires_grad)
-
-    @classmethod
     def full(
-        cls,
-        shape: Dim | Sequence[Dim],
-        fill_value: Scalar,
-        *,
-        dtype: DTypeLike | None = None,
-        device: str | None = None,
-        requires_grad: bool | None = None,
+        cls, shape: Dim | Sequence[Dim], fill_value: Scalar, **options: Unpack[Options]
     ) -> Self:
         """`fill_value` in every place; ``np.full(shape, fill_value)``."""
-        return cls._made(fill_value, checked_shape((shape,)), dtype, device, requires_grad)
+        kind = dtype_of(options, scalar_dtype(fill_value))
+        return cls._full(fill_value, checked_shape((shape,)), kind)._created(options)
 
     @classmethod
-    def zeros(
-        cls,
-        *shape: Dim | Sequence[Dim],
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def zeros(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """``np.zeros(shape)``."""
-        return cls._made(0, checked_shape(shape), dtype, device, requires_grad)
+        return cls.full(flat_shape(shape), 0.0, **options)
 
     @classmethod
-    def ones(
-        cls,
-        *shape: Dim | Sequence[Dim],
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def ones(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """``np.ones(shape)``."""
-        return cls._made(1, checked_shape(shape), dtype, device, requires_grad)
+        return cls.full(flat_shape(shape), 1.0, **options)
 
     @classmethod
     def arange(
@@ -87,10 +67,7 @@ class Creation(Elementwise):
         start: Scalar,
         stop: Scalar | None = None,
         step: Scalar = 1,
-        *,
-        dtype: DTypeLike | None = None,
-        device: str | None = None,
-        requires_grad: bool | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """start, start + step, ... up to but without stop; ``np.arange(start, stop, step)``."""
         if stop is None:
@@ -99,29 +76,19 @@ class Creation(Elementwise):
             raise ArgumentError("arange: step is 0. Give a step that leads from start to stop.")
         count = max(math.ceil((stop - start) / step), 0)
         whole = not any(isinstance(value, float) for value in (start, stop, step))
-        kind = scalar_dtype(max(abs(start), abs(stop)) if whole else 0.5)
-        kind = kind if dtype is None else as_dtype(dtype)
+        kind = dtype_of(options, scalar_dtype(max(abs(start), abs(stop)) if whole else 0.5))
         work = dtypes.float32 if kind.is_float and kind.itemsize < 4 else kind
         if kind.is_bool or not (kind.is_float or whole):
             work = dtypes.default_float
         values = cls._arange(count, work)
         values = values if step == 1 else values * step
         values = values if start == 0 else values + start
-        return values.cast(kind)._created(device, requires_grad)
+        return values.cast(kind)._created(options)
 
     @classmethod
-    def linspace(
-        cls,
-        start: Scalar,
-        stop: Scalar,
-        steps: int,
-        *,
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def linspace(cls, start: Scalar, stop: Scalar, steps: int, **options: Unpack[Options]) -> Self:
         """`steps` numbers from start to stop, both included; ``np.linspace``."""
-        kind = as_dtype(dtype)
+        kind = dtype_of(options)
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps. Give at least 0.")
         work = kind if kind.is_float and kind.itemsize >= 4 else dtypes.default_float
@@ -129,57 +96,51 @@ class Creation(Elementwise):
         values = place * ((stop - start) / max(steps - 1, 1)) + float(start)
         if steps > 1:
             values = place.eq(steps - 1).where(float(stop), values)
-        return values.cast(kind)._created(device, requires_grad)
+        return values.cast(kind)._created(options)
 
     @classmethod
-    def eye(
-        cls,
-        rows: int,
-        columns: int | None = None,
-        *,
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
-        """1 on the diagonal, else 0; ``np.eye(rows, columns)``."""
-        down = cls._arange(rows)._reshape((rows, 1))
+    def _diagonals(cls, rows: int, columns: int | None) -> Self:
+        """How far each place of a matrix is to the right of the main diagonal."""
         across = cls._arange(rows if columns is None else columns)
-        return down.eq(across).cast(dtype)._created(device, requires_grad)
+        return across - cls._arange(rows)._reshape((rows, 1))
+
+    @classmethod
+    def eye(cls, rows: int, columns: int | None = None, **options: Unpack[Options]) -> Self:
+        """1 on the diagonal, else 0; ``np.eye(rows, columns)``."""
+        return cls._diagonals(rows, columns).eq(0).cast(dtype_of(options))._created(options)
 
     @classmethod
     def tri(
-        cls, rows: int, columns: int | None = None, k: int = 0, *, dtype: DTypeLike = dtypes.float32
+        cls, rows: int, columns: int | None = None, k: int = 0, **options: Unpack[Options]
     ) -> Self:
         """1 on and below the k-th diagonal, else 0; ``np.tri(rows, columns, k)``."""
-        down = cls._arange(rows)._reshape((rows, 1))
-        across = cls._arange(rows if columns is None else columns)
-        return (across <= down + k).cast(dtype)._created(None, None)
+        return (cls._diagonals(rows, columns) <= k).cast(dtype_of(options))._created(options)
 
     # ---- like another tensor ----
 
-    def full_like(
-        self,
-        fill_value: Scalar,
-        *,
-        dtype: DTypeLike | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def full_like(self, fill_value: Scalar, **options: Unpack[Options]) -> Self:
         """`fill_value` in this shape and type; ``np.full_like(x, fill_value)``."""
-        kind: DType = self.dtype if dtype is None else as_dtype(dtype)
-        return self._made(fill_value, self.shape, kind, self.uop.device, requires_grad)
+        return self.full(self.shape, fill_value, **self._like(options))
 
-    def zeros_like(
-        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
-    ) -> Self:
+    def zeros_like(self, **options: Unpack[Options]) -> Self:
         """``np.zeros_like(x)``."""
-        return self.full_like(0, dtype=dtype, requires_grad=requires_grad)
+        return self.full_like(0, **options)
 
-    def ones_like(
-        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
-    ) -> Self:
+    def ones_like(self, **options: Unpack[Options]) -> Self:
         """``np.ones_like(x)``."""
-        return self.full_like(1, dtype=dtype, requires_grad=requires_grad)
+        return self.full_like(1, **options)
 
-    def _created(self, device: str | None, requires_grad: bool | None) -> Self:
+    def _like(self, options: Options) -> Options:
+        """The options with this tensor's type and device where they name no other."""
+        kind = dtype_of(options, self.dtype)
+        return {"device": self.uop.device, **options, "dtype": kind}
+
+    def _created(self, options: Options) -> Self:
         """This value as a new leaf."""
-        return self._create(self.uop, device, requires_grad)
+        return self._create(self.uop, options.get("device"), options.get("requires_grad"))
+
+
+def dtype_of(options: Options, usual: DType = dtypes.default_float) -> DType:
+    """The type that the options ask for."""
+    given = options.get("dtype")
+    return usual if given is None else as_dtype(given)

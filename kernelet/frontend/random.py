@@ -17,17 +17,16 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, Unpack
 
 from kernelet import engine
 from kernelet.base import config
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
-from kernelet.frontend.creation import Creation, checked_shape
-from kernelet.frontend.functions import Functions
-from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.leaves import device_name
-from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
+from kernelet.frontend.primitives import product, show_shape
+from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -117,7 +116,7 @@ def random_words(count: int, device: str) -> UOp:
     return threefry((word[0], word[1]), (low, high))[0]
 
 
-class Random(Indexing, Creation, Functions):
+class Random(Sorting, Creation):
     """rand, randn, initializers, dropout and sampling."""
 
     __slots__ = ()
@@ -156,37 +155,19 @@ class Random(Indexing, Creation, Functions):
         return self._wrap(self.uop >> amount)
 
     @classmethod
-    def rand(
-        cls,
-        *shape: Dim | Sequence[Dim],
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def rand(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """Uniform numbers in 0 <= x < 1; ``np.random.rand(*shape)``."""
-        found = cls._uniform(checked_shape(shape), as_dtype(dtype), device)
-        return found._created(None, requires_grad)
+        found = cls._uniform(checked_shape(shape), dtype_of(options), options.get("device"))
+        return found._created(options)
 
-    def rand_like(
-        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
-    ) -> Self:
+    def rand_like(self, **options: Unpack[Options]) -> Self:
         """`rand` in this shape, type and device."""
-        kind = self.dtype if dtype is None else as_dtype(dtype)
-        return self.rand(
-            self.shape, dtype=kind, device=self.uop.device, requires_grad=requires_grad
-        )
+        return self.rand(self.shape, **self._like(options))
 
     @classmethod
-    def randn(
-        cls,
-        *shape: Dim | Sequence[Dim],
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ) -> Self:
+    def randn(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """Normal numbers of mean 0 and variance 1; ``np.random.randn(*shape)``."""
-        kind = as_dtype(dtype)
-        return cls._normal(checked_shape(shape), kind, device)._created(None, requires_grad)
+        return cls.normal(*shape, **options)
 
     @classmethod
     def _normal(cls, shape: Shape, dtype: DType, device: str | None) -> Self:
@@ -196,14 +177,9 @@ class Random(Indexing, Creation, Functions):
         radius = ((1 - pair._row(0)).log() * -2).sqrt()
         return (radius * (pair._row(1) * (2 * math.pi)).cos()).cast(dtype)
 
-    def randn_like(
-        self, *, dtype: DTypeLike | None = None, requires_grad: bool | None = None
-    ) -> Self:
+    def randn_like(self, **options: Unpack[Options]) -> Self:
         """`randn` in this shape, type and device."""
-        kind = self.dtype if dtype is None else as_dtype(dtype)
-        return self.randn(
-            self.shape, dtype=kind, device=self.uop.device, requires_grad=requires_grad
-        )
+        return self.randn(self.shape, **self._like(options))
 
     @classmethod
     def randint(
@@ -211,8 +187,7 @@ class Random(Indexing, Creation, Functions):
         *shape: Dim | Sequence[Dim],
         low: int = 0,
         high: int = 10,
-        dtype: DTypeLike = dtypes.default_int,
-        device: str | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """Whole numbers in low <= x < high; also PyTorch's ``randint(low, high, shape)``."""
         if len(shape) in (2, 3) and isinstance(shape[-1], list | tuple):
@@ -224,9 +199,9 @@ class Random(Indexing, Creation, Functions):
             raise ArgumentError(
                 f"randint: low {low} and high {high}. There must be 1 to 2**32 numbers between."
             )
-        words = cls._random(checked_shape(shape), device)._row(0).cast(dtypes.uint64)
-        scaled = cls._wrap((words.uop * span) >> 32).cast(dtypes.int64) + low
-        return scaled.cast(dtype)._created(None, None)
+        words = cls._random(checked_shape(shape), options.get("device"))._row(0)
+        scaled = cls._wrap((words.uop.cast(dtypes.uint64) * span) >> 32).cast(dtypes.int64) + low
+        return scaled.cast(dtype_of(options, dtypes.default_int))._created(options)
 
     @classmethod
     def uniform(
@@ -234,15 +209,13 @@ class Random(Indexing, Creation, Functions):
         *shape: Dim | Sequence[Dim],
         low: float = 0.0,
         high: float = 1.0,
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """Uniform numbers in low <= x < high; ``np.random.uniform(low, high, shape)``."""
-        kind = as_dtype(dtype)
+        kind = dtype_of(options)
         work = kind if kind.is_float else dtypes.default_float
-        found = cls._uniform(checked_shape(shape), work, device) * (high - low) + low
-        return found.cast(kind)._created(None, requires_grad)
+        numbers = cls._uniform(checked_shape(shape), work, options.get("device"))
+        return (numbers * (high - low) + low).cast(kind)._created(options)
 
     @classmethod
     def normal(
@@ -250,63 +223,51 @@ class Random(Indexing, Creation, Functions):
         *shape: Dim | Sequence[Dim],
         mean: float = 0.0,
         std: float = 1.0,
-        dtype: DTypeLike = dtypes.default_float,
-        device: str | None = None,
-        requires_grad: bool | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """Normal numbers; ``np.random.normal(mean, std, shape)``."""
-        found = cls._normal(checked_shape(shape), as_dtype(dtype), device) * std + mean
-        return found._created(None, requires_grad)
+        numbers = cls._normal(checked_shape(shape), dtype_of(options), options.get("device"))
+        scaled = numbers if (mean, std) == (0, 1) else numbers * std + mean
+        return scaled._created(options)
 
     # ---- initial values of weights ----
 
     @classmethod
-    def scaled_uniform(
-        cls, *shape: Dim | Sequence[Dim], dtype: DTypeLike = dtypes.default_float
-    ) -> Self:
+    def scaled_uniform(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """Uniform in -1..1, divided by the root of the number of elements."""
         bound = max(_count(checked_shape(shape)), 1) ** -0.5
-        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
-    def glorot_uniform(
-        cls, *shape: Dim | Sequence[Dim], dtype: DTypeLike = dtypes.default_float
-    ) -> Self:
+    def glorot_uniform(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """Uniform with a bound of ``sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio, 2010)."""
         sizes = checked_shape(shape)
         bound = math.sqrt(6 / max(_count(sizes[:1]) + _count(sizes[1:]), 1))
-        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_uniform(
-        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, dtype: DTypeLike = dtypes.default_float
+        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, **options: Unpack[Options]
     ) -> Self:
         """Uniform with a bound of ``sqrt(6 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
         bound = math.sqrt(6 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
-        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_normal(
-        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, dtype: DTypeLike = dtypes.default_float
+        cls, *shape: Dim | Sequence[Dim], a: float = 0.01, **options: Unpack[Options]
     ) -> Self:
         """Normal with a deviation of ``sqrt(2 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
         std = math.sqrt(2 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
-        return cls.normal(*shape, std=std, dtype=dtype)
+        return cls.normal(*shape, std=std, **options)
 
     # ---- sampling ----
 
     @classmethod
-    def randperm(
-        cls, n: int, *, dtype: DTypeLike = dtypes.default_int, device: str | None = None
-    ) -> Self:
+    def randperm(cls, n: int, **options: Unpack[Options]) -> Self:
         """The numbers 0..n-1 in random order; ``np.random.permutation(n)``."""
-        words = cls._random((n,), device)._row(0)
-        row, column = words._reshape((1, n)), words._reshape((n, 1))
-        at = cls._arange(n)
-        # The rank of each word among all of them is a random order; equal words keep their order.
-        before = (row < column) | (row.eq(column) & (at < at._reshape((n, 1))))
-        ranks = before.cast(dtypes.default_int)._reduce(Op.ADD, (1,))
-        return ranks._reshape((n,)).cast(dtype)._created(None, None)
+        order = cls._random((n,), options.get("device"))._row(0).argsort()
+        return order.cast(dtype_of(options, dtypes.default_int))._created(options)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Indices drawn with probabilities proportional to the values; ``torch.multinomial``."""
@@ -323,30 +284,10 @@ class Random(Indexing, Creation, Functions):
         # The greatest of log(u) / weight is at each index as often as its weight says.
         keys = (chance + 2.0**-25).log() / weights.unsqueeze(1)
         if replacement or num_samples == 1:
-            found = keys._first_greatest()
+            found = keys.argmax(-1)
         else:
-            found = keys._reshape((rows, classes))._greatest(num_samples)
+            found = keys._reshape((rows, classes)).topk(num_samples)[1]
         return found._reshape((*self.shape[:-1], num_samples))
-
-    def _first_greatest(self) -> Self:
-        """The index of the first maximum along the last axis, which goes away."""
-        last = self.ndim - 1
-        peak = self._reduce(Op.MAX, (last,))._broadcast_to(self.shape)
-        size = self.shape[last]
-        countdown = self._operand(size) - self._arange(size)
-        found = self.eq(peak).where(countdown, 0)._reduce(Op.MAX, (last,))
-        return (self._operand(size) - found)._reshape(self.shape[:-1])
-
-    def _greatest(self, count: int) -> Self:
-        """The indices of the `count` greatest along the last axis of a matrix."""
-        rows, classes = self.shape
-        at = self._arange(classes)
-        row, column = self.unsqueeze(1), self.unsqueeze(2)
-        before = (row > column) | (row.eq(column) & (at < at._reshape((classes, 1))))
-        ranks = before.cast(dtypes.default_int)._reduce(Op.ADD, (2,))  # (rows, classes, 1)
-        hits = ranks.eq(self._arange(count))  # (rows, classes, count)
-        chosen = hits.where(at._reshape((classes, 1)), 0)._reduce(Op.ADD, (1,))
-        return chosen._reshape((rows, count))
 
     def dropout(self, p: float = 0.5) -> Self:
         """In training, 0 with probability p and else x / (1 - p); outside it x itself."""

@@ -38,7 +38,6 @@ from kernelet.frontend.primitives import (
     product,
     show_shape,
 )
-from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -82,7 +81,6 @@ class Tensor(
     Convolution,
     Interpolation,
     Normalization,
-    Sorting,
     Losses,
     InPlace,
     Casts,
