@@ -130,6 +130,9 @@ class Creation(Elementwise):
         """``np.ones_like(x)``."""
         return self.full_like(1, **options)
 
+    # Values that nobody chose are 0: nothing here depends on what memory held before.
+    empty, empty_like = zeros, zeros_like
+
     def _like(self, options: Options) -> Options:
         """The options with this tensor's type and device where they name no other."""
         kind = dtype_of(options, self.dtype)

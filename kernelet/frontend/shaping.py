@@ -91,6 +91,8 @@ class Shaping(Elementwise):
         kept = [size for axis, size in enumerate(self.shape) if axis not in named or size != 1]
         return self._reshape(tuple(kept))
 
+    view_as, ravel = reshape_as, flatten
+
     # ---- the order of the axes ----
 
     def permute(self, *order: int | Sequence[int]) -> Self:
@@ -135,6 +137,8 @@ class Shaping(Elementwise):
         }
         rest = iter([axis for axis in range(self.ndim) if axis not in goal.values()])
         return self.permute([goal[at] if at in goal else next(rest) for at in range(self.ndim)])
+
+    moveaxis, swapdims = movedim, swapaxes
 
     # ---- repeating ----
 

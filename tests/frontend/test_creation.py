@@ -77,6 +77,10 @@ def test_likes_follow_shape_and_type() -> None:
     assert x.full_like(9).tolist() == [[9, 9]]
 
 
+def test_empty_tensors_have_a_shape() -> None:
+    assert Tensor.empty(2, 3).shape == Tensor.ones(2, 3).empty_like().shape == (2, 3)
+
+
 def test_shapes_may_be_bound_variables() -> None:
     n = UOp.variable("n", 1, 8).bind(3)
     assert Tensor.ones(n, 2).tolist() == [[1.0, 1.0]] * 3
