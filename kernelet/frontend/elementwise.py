@@ -34,30 +34,30 @@ class Elementwise(Primitives):
 
     # ---- arithmetic ----
 
+    def _ordered(self, other: Self | Scalar, name: str, reverse: bool) -> tuple[Self, Self]:
+        """This and `other` with one shape and one type, `other` first if `reverse`."""
+        left, right = self._matched(other, name)
+        return (right, left) if reverse else (left, right)
+
     def add(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x + other``; of bools it is "or", as in numpy."""
-        left, right = self._matched(other, "add")
-        return (right if reverse else left)._alu(
-            Op.OR if left.dtype.is_bool else Op.ADD, left if reverse else right
-        )
+        left, right = self._ordered(other, "add", reverse)
+        return left._alu(Op.OR if left.dtype.is_bool else Op.ADD, right)
 
     def sub(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x - other``."""
-        left, right = self._matched(other, "sub")
+        left, right = self._ordered(other, "sub", reverse)
         if left.dtype.is_bool:
             raise DTypeError(
                 "sub: both operands are bool, whose difference is not defined. "
                 "Use ^ for exclusive or, or cast one of them to an integer type."
             )
-        left, right = (right, left) if reverse else (left, right)
         return left._alu(Op.ADD, right._alu(Op.NEG))
 
     def mul(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x * other``; of bools it is "and"."""
-        left, right = self._matched(other, "mul")
-        return (right if reverse else left)._alu(
-            Op.AND if left.dtype.is_bool else Op.MUL, left if reverse else right
-        )
+        left, right = self._ordered(other, "mul", reverse)
+        return left._alu(Op.AND if left.dtype.is_bool else Op.MUL, right)
 
     def div(
         self,
@@ -74,8 +74,7 @@ class Elementwise(Primitives):
             return self.floordiv(other, reverse)
         if rounding_mode is None:
             return self._quotient(other, reverse)
-        left, right = self._matched(other, "div")
-        left, right = (right, left) if reverse else (left, right)
+        left, right = self._ordered(other, "div", reverse)
         if left.dtype.is_float:
             return left._quotient(right).trunc()
         left, right = left._counting(), right._counting()
@@ -95,16 +94,14 @@ class Elementwise(Primitives):
 
     def floordiv(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x // other``: the quotient rounded down."""
-        left, right = self._matched(other, "floordiv")
-        left, right = (right, left) if reverse else (left, right)
+        left, right = self._ordered(other, "floordiv", reverse)
         if left.dtype.is_float:
             return left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor()
         return left._counting()._alu(Op.IDIV, right._counting())
 
     def mod(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x % other``: the rest has the sign of the divisor, as in Python."""
-        left, right = self._matched(other, "mod")
-        left, right = (right, left) if reverse else (left, right)
+        left, right = self._ordered(other, "mod", reverse)
         if not left.dtype.is_float:
             return left._counting()._alu(Op.MOD, right._counting())
         rest = left - left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor() * right
@@ -441,18 +438,6 @@ class Elementwise(Primitives):
     def __rmod__(self, other: Scalar) -> Self:
         return self.mod(other, True)
 
-    def __neg__(self) -> Self:
-        return self.neg()
-
-    def __pos__(self) -> Self:
-        return self
-
-    def __abs__(self) -> Self:
-        return self.abs()
-
-    def __invert__(self) -> Self:
-        return self.bitwise_not()
-
     def __and__(self, other: Self | Scalar) -> Self:
         return self.bitwise_and(other)
 
@@ -470,24 +455,12 @@ class Elementwise(Primitives):
     def __rshift__(self, amount: Self | Scalar) -> Self:
         return self.rshift(amount)
 
-    def __lt__(self, other: Self | Scalar) -> Self:
-        return self.lt(other)
+    def __pos__(self) -> Self:
+        return self
 
-    def __gt__(self, other: Self | Scalar) -> Self:
-        return self.gt(other)
-
-    def __le__(self, other: Self | Scalar) -> Self:
-        return self.le(other)
-
-    def __ge__(self, other: Self | Scalar) -> Self:
-        return self.ge(other)
-
-    def __eq__(self, other: object) -> Self:  # type: ignore[override]
-        return self.eq(other)  # type: ignore[arg-type]
-
-    def __ne__(self, other: object) -> Self:  # type: ignore[override]
-        return self.ne(other)  # type: ignore[arg-type]
-
+    __neg__, __abs__, __invert__ = neg, abs, bitwise_not
+    __lt__, __gt__, __le__, __ge__ = lt, gt, le, ge
+    __eq__, __ne__ = eq, ne  # type: ignore[assignment]
     __hash__ = object.__hash__
 
     # ---- names that PyTorch and tinygrad users know too ----
