@@ -50,7 +50,7 @@ class _Values:
         return self.get(node) is not None
 
     def __setitem__(self, node: UOp, view: UOp) -> None:
-        self._views[node] = view if _buffers_below(node) else ref(view)
+        self._views[node] = view if _reads_any_memory(node) else ref(view)
 
     def __iter__(self) -> Iterator[UOp]:
         return iter(list(self._views))
@@ -308,6 +308,19 @@ def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
     for node in [*_realized, *roots]:
         found |= nodes & _buffers_below(node)
     return list(found)
+
+
+def _reads_any_memory(root: UOp) -> bool:
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.op is Op.BUFFER:
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.src)
+    return False
 
 
 def _buffers_below(node: UOp) -> frozenset[UOp]:
