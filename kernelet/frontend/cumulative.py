@@ -82,10 +82,7 @@ class Cumulative(Reduction):
         place = self.axis(axis)
         if self.ndim == 0 or 0 in self.shape:
             return self
-        last = self.ndim - 1
-        order = (*(each for each in range(self.ndim) if each != place), place)
-        back = (*range(place), last, *range(place, last))
-        return self._permute(order)._scan_last(scan)._permute(back)
+        return self.movedim(place, -1)._scan_last(scan).movedim(-1, place)
 
     def _scan_last(self, scan: _Scan[Self], strict: bool = False) -> Self:
         """The scan over the last axis; `strict` leaves out the element itself."""
@@ -94,12 +91,12 @@ class Cumulative(Reduction):
             return self._scan_block(scan, strict)
         blocks = -(-length // _BLOCK)
         rest = blocks * _BLOCK - length
-        cut = self._filled(rest, scan.identity)._reshape((*batch, blocks, _BLOCK))
+        whole = self.pad([*(None for _ in batch), (0, rest)], value=scan.identity)
+        cut = whole._reshape((*batch, blocks, _BLOCK))
         before = scan.fold(cut)._scan_last(scan, strict=True)
         before = before._reshape((*before.shape, 1))
-        whole = scan.combine(cut._scan_block(scan, strict), before)
-        flat = whole._reshape((*batch, blocks * _BLOCK))
-        return flat._shrink((*((0, dim) for dim in batch), (0, length)))
+        flat = scan.combine(cut._scan_block(scan, strict), before)
+        return flat._reshape((*batch, blocks * _BLOCK))._slice(len(batch), 0, length)
 
     def _scan_block(self, scan: _Scan[Self], strict: bool) -> Self:
         """Each element of the last axis folds the part of the axis up to it."""
@@ -108,17 +105,6 @@ class Cumulative(Reduction):
         seen = column < row if strict else column < row + 1
         rows = self._reshape((*batch, 1, length))._expand((*batch, length, length))
         return scan.fold(seen.where(rows, self._full(scan.identity, (), self.dtype)))
-
-    def _filled(self, count: int, value: Scalar) -> Self:
-        """`count` times `value` behind the last axis."""
-        if count == 0:
-            return self
-        pads = (*((0, 0) for _ in self.shape[:-1]), (0, count))
-        padded = self._pad(pads)
-        if value == 0:
-            return padded
-        inside = self._arange(padded.shape[-1]) < self._number(self.shape[-1], dtypes.int32)
-        return inside.where(padded, self._full(value, (), self.dtype))
 
 
 def _sum_last(rows: _TensorT) -> _TensorT:

@@ -191,7 +191,7 @@ class Losses(Reduction, Activations):
             # Each class of the smoothed target has its own weight.
             classes = wide._number(self.shape[axis], wide.dtype)
             weights = weight.cast(wide.dtype)._along(axis, self.ndim)
-            spread = ((total._inserted(axis) - shifted) * weights).sum(axis) / classes
+            spread = ((total.unsqueeze(axis) - shifted) * weights).sum(axis) / classes
             kept = target.ne(ignore_index).where(spread, 0.0)
             loss = loss * (1 - smoothing) + kept * smoothing
         loss = loss.sum() / share.sum() if reduction == "mean" else loss._reduced(reduction)
@@ -231,10 +231,7 @@ class Losses(Reduction, Activations):
                 f"{call}: the targets are {target.dtype.name}, not class numbers. "
                 "Give whole numbers, or probabilities of the same shape to cross_entropy."
             )
-        return self._positions(axis) == target._inserted(axis)
-
-    def _inserted(self, axis: int) -> Self:
-        return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+        return self._positions(axis) == target.unsqueeze(axis)
 
     def _along(self, axis: int, ndim: int) -> Self:
         """This vector along `axis` of a tensor with `ndim` axes."""

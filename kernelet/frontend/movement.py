@@ -282,30 +282,6 @@ class Movement(Shaping):
         square = self._reshape((size, 1))._expand((size, size))
         return square._positions(0).eq(square._positions(1)).where(square, square._constant(0))
 
-    def unfold(self, dim: int, size: int, step: int) -> Self:
-        """Windows of `size` elements at every `step`-th place, as a new last axis."""
-        axis = self.axis(dim)
-        length = self._known_size(axis, "unfold")
-        if not 0 < size <= length or step < 1:
-            raise ShapeError(
-                f"unfold: windows of {size} with step {step} do not fit an axis of {length}. "
-                "Give 0 < size <= length and step > 0."
-            )
-        count = (length - size) // step + 1
-        x = self.movedim(axis, -1)
-        lead = x.shape[:-1]
-        if step >= size:
-            need = count * step
-            x = x.pad([*[None] * len(lead), (0, need - length)])
-            blocks = x.reshape((*lead, count, step))._slice(len(lead) + 1, 0, size)
-            return blocks.movedim(-2, axis)
-        # Repeat the axis with a period one longer than its length: each copy starts one later.
-        x = x._reshape((*lead, 1, length))._expand((*lead, size, length))
-        x = x.reshape((*lead, size * length))._pad((*((0, 0),) * len(lead), (0, size)))
-        x = x._reshape((*lead, size, length + 1))._slice(len(lead) + 1, 0, length)
-        windows = x._every(len(lead) + 1, step)._slice(len(lead) + 1, 0, count)
-        return windows.transpose(-2, -1).movedim(-2, axis)
-
     def _every(self, axis: int, step: int) -> Self:
         """Every `step`-th element along an axis."""
         size = self._known_size(axis, "a slice with a step")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self, TypeVar
 
-from kernelet.base.dtype import Scalar, dtypes
+from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.primitives import show_shape
 from kernelet.frontend.reduction import Reduction
@@ -72,6 +72,17 @@ class Pooling(Reduction):
         counts = [side + turn for side, turn in zip(sides, turned, strict=True)]
         sizes = [side + 1 - turn for side, turn in zip(sides, turned, strict=True)]
         return self._permute((*range(keep), *counts, *sizes))
+
+    def unfold(self, dim: int, size: int, step: int) -> Self:
+        """Windows of `size` elements at every `step`-th place, as a new last axis."""
+        axis = self.axis(dim)
+        length = self._known_size(axis, "unfold")
+        if not 0 < size <= length or step < 1:
+            raise ShapeError(
+                f"unfold: windows of {size} with step {step} do not fit an axis of {length}. "
+                "Give 0 < size <= length and step > 0."
+            )
+        return self.movedim(axis, -1)._windows([Window(size, step)]).movedim(-2, axis)
 
     # ---- pools ----
 
@@ -145,9 +156,7 @@ class Pooling(Reduction):
         if all(window.before <= 0 and window.after <= 0 for window in windows):
             return self._windows(windows)
         pads = [(max(window.before, 0), max(window.after, 0)) for window in windows]
-        every = ((0, 0),) * (self.ndim - len(windows))
-        inside = self._full(True, self.shape[self.ndim - len(windows) :], dtypes.bool)
-        padded = inside._pad(tuple(pads)).where(self._pad((*every, *pads)), fill)
+        padded = self.pad([*[None] * (self.ndim - len(windows)), *pads], value=fill)
         bare = [
             replace(window, before=window.before - before, after=window.after - after)
             for window, (before, after) in zip(windows, pads, strict=True)
@@ -193,7 +202,7 @@ class Pooling(Reduction):
         for axis, size in self._piece_counts("adaptive_avg_pool2d", output_size):
             inside = result._pieces(axis, size)
             total = inside.where(result._piece_rows(axis), 0.0)._fold(Op.ADD, (self.ndim,), False)
-            result = (total / inside.sum(-1).cast(result.dtype))._axis_put(axis)
+            result = (total / inside.sum(-1).cast(result.dtype)).movedim(-1, axis)
         return result.cast(self._floating().dtype)
 
     def adaptive_max_pool2d(self, output_size: OutputSize) -> Self:
@@ -201,7 +210,7 @@ class Pooling(Reduction):
         result = self
         for axis, size in self._piece_counts("adaptive_max_pool2d", output_size):
             rows = result._pieces(axis, size).where(result._piece_rows(axis), self.dtype.min)
-            result = rows.max(-1)._axis_put(axis)
+            result = rows.max(-1).movedim(-1, axis)
         return result
 
     def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
@@ -226,14 +235,7 @@ class Pooling(Reduction):
 
     def _piece_rows(self, axis: int) -> Self:
         """The axis moved to the end, behind a new axis of size 1."""
-        order = (*(each for each in range(self.ndim) if each != axis), axis)
-        moved = self._permute(order)
-        return moved._reshape((*moved.shape[:-1], 1, moved.shape[-1]))
-
-    def _axis_put(self, axis: int) -> Self:
-        """The last axis moved to `axis`."""
-        rest = range(self.ndim - 1)
-        return self._permute((*rest[:axis], self.ndim - 1, *rest[axis:]))
+        return self.movedim(axis, -1).unsqueeze(-2)
 
 
 def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:

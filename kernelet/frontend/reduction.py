@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
@@ -22,6 +22,13 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
 Axes = int | Sequence[int] | None
+
+
+class Names(TypedDict, total=False):
+    """PyTorch's names for the arguments of moments: `dim` for `axis`, `unbiased` for 1 or 0."""
+
+    dim: Axes
+    unbiased: bool | None
 
 
 def sum_dtype(dtype: DType) -> DType:
@@ -59,12 +66,7 @@ class Reduction(Movement, Functions):
     def _fold(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
         """REDUCE; the axes go away unless `keepdim`."""
         result = self._reduce(op, axes)
-        return result if keepdim else result._without(axes)
-
-    def _without(self, axes: tuple[int, ...]) -> Self:
-        """The axes `axes`, which have size 1, go away."""
-        kept = tuple(dim for axis, dim in enumerate(self.shape) if axis not in axes)
-        return self._reshape(kept)
+        return result if keepdim else result.squeeze(axes)
 
     def _widened(self) -> Self:
         """Floats, of at least 32 bits."""
@@ -206,73 +208,47 @@ class Reduction(Movement, Functions):
         return mean.cast(source._floating().dtype)
 
     def var(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        dim: Axes = None,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> Self:
         """The variance; ``numpy.var(x, axis, ddof=correction)``."""
-        return self.var_mean(axis, keepdim, correction, dim=dim, unbiased=unbiased)[0]
+        return self.var_mean(axis, keepdim, correction, **names)[0]
 
     def var_mean(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        dim: Axes = None,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> tuple[Self, Self]:
         """The variance and the mean."""
-        variance, mean = self._moments(either(axis, dim), keepdim, correction, unbiased)
+        variance, mean = self._moments(axis, keepdim, correction, **names)
         kind = self._floating().dtype
         return variance.cast(kind), mean.cast(kind)
 
     def std(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        dim: Axes = None,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> Self:
         """The standard deviation; its gradient at equal elements is 0."""
-        return self.std_mean(axis, keepdim, correction, dim=dim, unbiased=unbiased)[0]
+        return self.std_mean(axis, keepdim, correction, **names)[0]
 
     def std_mean(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        dim: Axes = None,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
-        variance, mean = self._moments(either(axis, dim), keepdim, correction, unbiased)
+        variance, mean = self._moments(axis, keepdim, correction, **names)
         kind = self._floating().dtype
         return variance._flat_sqrt().cast(kind), mean.cast(kind)
 
     def _moments(
-        self, axis: Axes, keepdim: bool, correction: int, unbiased: bool | None
+        self, axis: Axes, keepdim: bool, correction: int, **names: Unpack[Names]
     ) -> tuple[Self, Self]:
-        if unbiased is not None:
-            correction = int(unbiased)
-        axes = self.axes(axis)
+        unbiased = names.get("unbiased")
+        correction = correction if unbiased is None else int(unbiased)
+        axes = self.axes(either(axis, names.get("dim")))
         wide = self._widened()
         mean = wide.mean(axes, True)
         away = wide - mean
         count = self._count(axes)
-        if isinstance(count, UOp):
-            divisor = self._number(count - correction, wide.dtype)
-        else:
-            divisor = self._number(max(count - correction, 0), wide.dtype)
+        freedom = max(count - correction, 0) if isinstance(count, int) else count - correction
+        divisor = self._number(freedom, wide.dtype)
         variance = (away * away)._fold(Op.ADD, axes, keepdim) / divisor
-        return variance, mean if keepdim else mean._without(axes)
+        return variance, mean if keepdim else mean.squeeze(axes)
 
     def _flat_sqrt(self) -> Self:
         """The square root, with gradient 0 instead of infinity at 0."""
@@ -323,7 +299,7 @@ class Reduction(Movement, Functions):
         total = (wide - peak).exp()._fold(Op.ADD, axes, True)
         empty = total.eq(0)
         result = empty.where(-math.inf, empty.where(1.0, total).log()) + peak
-        result = result if keepdim else result._without(axes)
+        result = result if keepdim else result.squeeze(axes)
         return result.cast(self._floating().dtype)
 
     def _peak(self, axes: tuple[int, ...]) -> Self:

@@ -52,9 +52,7 @@ class Sorting(Cumulative, Indexing):
         place = self.axis(dim if axis is None else axis)
         if self.ndim == 0 or 0 in self.shape:
             return self._full(0, self.shape, dtypes.int32)
-        last = self.ndim - 1
-        rows = self._permute((*(each for each in range(self.ndim) if each != place), place))
-        return rows._row_order(descending)._permute((*range(place), last, *range(place, last)))
+        return self.movedim(place, -1)._row_order(descending).movedim(-1, place)
 
     def topk(
         self,
@@ -114,8 +112,7 @@ class Sorting(Cumulative, Indexing):
         self._need_elements(call, self.axes(axis))
         if axis is None or self.ndim == 0:
             return self._reshape((product(self.shape),)), ()
-        order = (*(each for each in range(self.ndim) if each != place), place)
-        rows = self._permute(order)
+        rows = self.movedim(place, -1)
         return rows, rows.shape[:-1]
 
     def _nan_from(self, rows: Self, kept: tuple[Dim, ...]) -> Self:
@@ -127,8 +124,7 @@ class Sorting(Cumulative, Indexing):
     def _with_axis(self, ndim: int, axis: int | None) -> Self:
         if axis is None:
             return self._reshape((1,) * ndim)
-        place = axis % max(ndim, 1)
-        return self._reshape((*self.shape[:place], 1, *self.shape[place:]))
+        return self.unsqueeze(axis) if ndim else self
 
     # ---- the order of each row ----
 
