@@ -12,6 +12,14 @@ from collections.abc import Sequence
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.graph.checks import check_elementwise
+from kernelet.graph.division import (
+    FALSE,
+    ZERO,
+    add_index,
+    index_const,
+    less_index,
+    scale_index,
+)
 from kernelet.graph.fold import fold
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
@@ -232,13 +240,29 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
         lanes = 1 if _is_register(memory) else dtype.lanes // memory.dtype.lanes
         last = memory.arg.size - max(lanes, 1)
         low, high = offset.bounds
-        if gates or (low >= 0 and high <= last):
+        if gates or (low >= 0 and high <= last) or _is_proved(offset, last):
             continue
         low, high = _values_of(offset)
         if low < 0 or high > last:
             found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
             return node, f"it may touch {found} and has no gate"
     return None
+
+
+def _is_proved(offset: UOp, last: int) -> bool:
+    """Whether 0 <= offset <= last follows from r <= n - 1 for a loop of n turns."""
+    index = _in_normal_form(offset)
+    return less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE
+
+
+def _in_normal_form(index: UOp) -> UOp:
+    """Sums and multiples as `division.py` writes them."""
+    if index.op in (Op.ADD, Op.SUB):
+        left, right = map(_in_normal_form, index.src)
+        return add_index(left, right if index.op is Op.ADD else scale_index(right, -1))
+    if index.op is Op.MUL and index.src[1].op is Op.CONST:
+        return scale_index(_in_normal_form(index.src[0]), index.src[1].arg)
+    return index
 
 
 def _values_of(index: UOp) -> tuple[int, int]:

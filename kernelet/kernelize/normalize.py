@@ -55,7 +55,8 @@ def normalize(sink: UOp) -> UOp:
         if node in asked and node.op not in _NUMBERS and not is_memory(base_of(made)):
             made = UOp(Op.CONTIGUOUS, made.dtype, (made,))
         done[node] = made
-    return sink.replace(src=tuple(_kept(done[source]) for source in sink.src))
+    ended = {done[node.src[0]] for node in order if node.op is Op.AFTER}
+    return sink.replace(src=tuple(_kept(done[source], ended) for source in sink.src))
 
 
 def _is_own_memory(node: UOp, written: set[UOp]) -> bool:
@@ -70,11 +71,13 @@ def _storage(node: UOp) -> UOp:
     return node
 
 
-def _kept(root: UOp) -> UOp:
-    """A view of a number stands over memory of its own."""
+def _kept(root: UOp, ended: set[UOp]) -> UOp:
+    """A view of a number, or of memory that is written afterwards, is over memory of its own."""
     if root.op in MOVEMENT:
-        return root.replace(src=(_kept(root.src[0]),))
-    return UOp(Op.CONTIGUOUS, root.dtype, (root,)) if root.op in _NUMBERS else root
+        return root.replace(src=(_kept(root.src[0], ended),))
+    while root.op in _NUMBERS or root in ended:
+        root = UOp(Op.CONTIGUOUS, root.dtype, (root,))
+    return root
 
 
 def _normal(node: UOp, is_own_memory: bool) -> UOp:
