@@ -190,7 +190,7 @@ class Elementwise(Primitives):
         """-1, 0 or 1; NaN stays NaN; ``np.sign(x)``."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self.ne(0).cast(self.dtype)
-        return (self > 0).where(1, (self < 0).where(-1, self.detach()))
+        return (self > 0).where(1, (self < 0).where(-1, self.trunc()))
 
     def copysign(self, other: Self | Scalar) -> Self:
         """The size of x with the sign of `other`, whose zero may be negative."""
