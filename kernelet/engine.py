@@ -106,9 +106,9 @@ def memory(node: UOp) -> Buffer:
     return _memory[node]
 
 
-def is_current(node: UOp) -> bool:
-    """Whether a BUFFER stands for memory: it does not any longer once that was overwritten."""
-    return node in _memory
+def memory_if_current(node: UOp) -> Buffer | None:
+    """The memory of a BUFFER; None once that was overwritten, for it stands for none then."""
+    return _memory.get(node)
 
 
 def realized(node: UOp) -> UOp | None:

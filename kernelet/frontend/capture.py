@@ -28,7 +28,7 @@ from kernelet.frontend.results import (
 from kernelet.frontend.signature import Inputs, binds_in_dim, form_of_tensor
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
-from kernelet.graph.uop import ParamArg, UOp
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.launches import Place, Replay, memory_of
 from kernelet.runtime.buffer import Buffer
@@ -387,15 +387,13 @@ class _Capturing:
 
     def result_of(self, tensor: Tensor) -> Result:
         """How a replay makes a returned tensor."""
-        base = live.split_view(tensor.uop)[1]
+        binds = {bind: bind.src[0] for bind in form_of_tensor(tensor).binds}
+        views, base = live.split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
         buffer = engine.memory(base)
         place = self.place_of(buffer)
-        param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
-        binds = {bind: bind.src[0] for bind in form_of_tensor(tensor).binds}
-        view = substitute(tensor.uop, {base: param, **binds})
         if place is None:
-            return Result(None, view, base, buffer)
-        found = Result(place, view)
+            return Result(None, (*views,), base, buffer, base.arg.size, base.dtype)
+        found = Result(place, (*views,), None, None, base.arg.size, base.dtype)
         if place.number < len(self._leaves):
             # The leaf was for the captured call alone.
             tensor.uop = node_of_result(found, self.inputs, (), {})

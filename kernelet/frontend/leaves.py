@@ -23,14 +23,14 @@ from kernelet.runtime.device import canonical
 
 def node_of(data: object, device: str | Sequence[str] | None, dtype: DType | None) -> UOp:
     """The node for whatever a user hands to Tensor(...)."""
-    name = device_name(device)
     if isinstance(data, Primitives):
         data = data.uop
     if isinstance(data, UOp):
         node = data.cast(dtypes.default_int) if data.dtype is dtypes.index else data
-        if device is not None and node.device is not None and node.device != name:
-            node = UOp(Op.COPY, node.dtype, (node,), name)
+        if device is not None and node.device not in (None, device_name(device)):
+            node = UOp(Op.COPY, node.dtype, (node,), device_name(device))
         return node if dtype is None else node.cast(dtype)
+    name = device_name(device)
     if isinstance(data, bytes | bytearray | memoryview):
         raw = bytes(data)
         kind = dtype or dtypes.uint8

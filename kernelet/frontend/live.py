@@ -290,8 +290,8 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
 def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
     """Whether launches that use and write this memory (ids of whole buffers) concern a tensor."""
     base = split_view(tensor.uop)[1]
-    if base.op is Op.BUFFER and engine.lies_in(base, written):
-        return True
+    if base.op is Op.BUFFER and (tensor.is_leaf or engine.lies_in(base, written)):
+        return engine.lies_in(base, written)
     # Gradients read again what memory was computed from.
     roots = sources_of(tensor.uop) if base.op is Op.BUFFER else [base, *sources_of(base)]
     return any(engine.concerns(root, written, used) for root in roots)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelet import engine
+from kernelet.base.dtype import DType
+from kernelet.frontend import live
 from kernelet.frontend.signature import Inputs
 from kernelet.frontend.tensor import Tensor
-from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.launches import Place
@@ -33,35 +34,39 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A returned tensor: a view of the memory at `place`, or of memory that stays the same."""
+    """A returned tensor: a view of the memory at `place`, or of memory that stays the same.
+
+    `views` are the movements from the top down, with variables in place of bound ones; `base` was
+    the node of the memory in the captured call.
+    """
 
     place: Place | None
-    view: UOp
-    base: UOp | None = None
-    buffer: Buffer | None = None
+    views: tuple[UOp, ...]
+    base: UOp | None
+    buffer: Buffer | None
+    size: int
+    dtype: DType
 
 
 def node_of_result(
     result: Result, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
 ) -> UOp:
     """The node of a returned tensor in one call; results on the same memory share their leaf."""
-    param = result.view
-    while param.op is not Op.PARAM:
-        param = param.src[0]
     place = result.place
     if place is None:
         assert result.base is not None
         assert result.buffer is not None
         leaf = result.base
-        if not engine.is_current(leaf):
-            leaf = engine.node_over(result.buffer, param.arg.size, param.dtype)
+        if engine.memory_if_current(leaf) is None:
+            leaf = engine.node_over(result.buffer, result.size, result.dtype)
     elif place.number < len(inputs.tensors):
         leaf = inputs.forms[place.number].memory_node(inputs.tensors[place.number].uop)
     else:
         if place not in leaves:
-            leaves[place] = engine.adopt(memory[place.number], param.arg.size, param.dtype)
+            leaves[place] = engine.adopt(memory[place.number], result.size, result.dtype)
         leaf = leaves[place]
-    return substitute(result.view, {param: leaf, **inputs.binds})
+    node = live.apply_view(result.views, leaf)
+    return substitute(node, inputs.binds) if inputs.variables else node
 
 
 def held_elsewhere(results: Sequence[Tensor]) -> set[int]:

@@ -171,25 +171,35 @@ class _Reader:
     def finish(self) -> Inputs:
         """Realize the tensors and add their form to the signature."""
         inputs = self.inputs
-        nodes = [_node_in_memory(tensor) for tensor in inputs.tensors]
-        if None in nodes:
+        if not all(self._add(tensor.uop) for tensor in inputs.tensors):
+            inputs.forms, inputs.given = [], []
             live.realize(inputs.tensors)
-            nodes = [engine.realized(tensor.uop) for tensor in inputs.tensors]
-        for node in nodes:
-            assert node is not None
-            self._add(form_of(node))
-        if len({id(buffer) for buffer, _ in inputs.given}) < len(nodes):
+            for tensor in inputs.tensors:
+                node = engine.realized(tensor.uop)
+                assert node is not None
+                form_of(node)
+                self._add(node)
+        self.key += [form.view for form in inputs.forms]
+        if len({id(buffer) for buffer, _ in inputs.given}) < len(inputs.tensors):
             self._compare_places()
         inputs.key = tuple(self.key)
         return inputs
 
-    def _add(self, form: Form) -> None:
+    def _add(self, node: UOp) -> bool:
+        """Note how a view of memory lies in it; False for any other node."""
+        form = node.cache.get("form")
+        if form is None:
+            if live.split_view(node)[1].op is not Op.BUFFER:
+                return False
+            form = form_of(node)
+        memory = engine.memory_if_current(form.base)
+        if memory is None:
+            return False
         for bind in form.binds:
             self._note(bind)
-        self.key.append(form.view)
-        memory = engine.memory(form.base)
         self.inputs.forms.append(form)
         self.inputs.given.append((memory.whole, memory.offset + form.start))
+        return True
 
     def _compare_places(self) -> None:
         """Memory given twice is another function than two memories."""
@@ -212,16 +222,6 @@ def form_of_tensor(tensor: Tensor) -> Form:
     node = engine.realized(tensor.uop)
     assert node is not None
     return form_of(node)
-
-
-def _node_in_memory(tensor: Tensor) -> UOp | None:
-    """The node of a tensor that stands for memory; None for any other."""
-    node = tensor.uop
-    while node.op is not Op.BUFFER:
-        if not node.src or node.op not in live.VIEWS:
-            return None
-        node = node.src[0]
-    return tensor.uop if engine.is_current(node) else None
 
 
 def form_of(node: UOp) -> Form:
