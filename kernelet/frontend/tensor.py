@@ -12,7 +12,7 @@ import math
 import weakref
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self, final
 
 from kernelet import engine
@@ -55,11 +55,15 @@ _leaf_numbers = itertools.count()
 class no_grad(contextlib.ContextDecorator):
     """Results made inside are cut off from gradients."""
 
+    def __init__(self) -> None:
+        # One object may be entered again before it is left, as a decorated recursion does.
+        self._tokens: list[Token[bool]] = []
+
     def __enter__(self) -> None:
-        self._token = _gradients_on.set(False)
+        self._tokens.append(_gradients_on.set(False))
 
     def __exit__(self, *_error: object) -> None:
-        _gradients_on.reset(self._token)
+        _gradients_on.reset(self._tokens.pop())
 
 
 class _TensorType(ABCMeta):
@@ -124,8 +128,9 @@ class Tensor(
         requires_grad: bool | None = None,
     ) -> None:
         wanted = None if dtype is None else as_dtype(dtype)
-        self._start(node_of(data, device, wanted), requires_grad)
+        self._start(node_of(data, device, wanted))
         self.is_leaf = True
+        self.requires_grad = requires_grad
 
     def _start(self, uop: UOp, required: bool | None = None) -> None:
         self.uop = uop

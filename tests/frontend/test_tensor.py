@@ -258,6 +258,8 @@ def test_requires_grad_is_inherited_by_results() -> None:
     assert not Tensor([1.0]).requires_grad
     with pytest.raises(GradientError, match="int32"):
         Tensor([1]).requires_grad_()
+    with pytest.raises(GradientError, match="int32"):
+        Tensor([1], requires_grad=True)
 
 
 def test_values_may_be_looked_at_before_gradients_are_asked_for() -> None:
@@ -290,6 +292,13 @@ def test_no_grad_and_detach_cut_the_graph() -> None:
         return y * y
 
     assert not square(x).requires_grad
+
+    @Tensor.no_grad()
+    def power(y: Tensor, times: int) -> Tensor:
+        return y if times == 0 else y * power(y, times - 1)
+
+    assert not power(x, 3).requires_grad
+    assert (x * 2).requires_grad
 
 
 def test_gradient_names_its_targets() -> None:
