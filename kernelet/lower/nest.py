@@ -109,7 +109,10 @@ class NestWriter(Staging):
         resolved = {
             address: stage.address(index) for address, (stage, index) in self.addresses.items()
         }
-        return substitute(block, resolved)
+        # The index of a gathered element is read from scratch itself: an address in an address.
+        while (settled := substitute(block, resolved)) is not block:
+            block = settled
+        return block
 
     def written_values(self) -> Iterable[UOp]:
         """All nodes of the expressions that are stored."""
