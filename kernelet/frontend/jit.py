@@ -34,6 +34,7 @@ class TinyJit:
 
     Its results carry no history for gradients: call `backward` inside.
 
+    >>> from kernelet import Tensor
     >>> double = TinyJit(lambda x: x * 2)
     >>> [double(Tensor([n])).item() for n in range(4)]
     [0, 2, 4, 6]
