@@ -137,11 +137,13 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
-    base, tracker = tracker_of(_without_binds(node))
+    plain = _without_binds(node)
+    base, tracker = tracker_of(plain)
     view = tracker.strided_view()
     if view is None or not view.is_row_major:
-        (found,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (node,))])
-        base, tracker = tracker_of(_without_binds(found))
+        # With the sizes of this moment, so that the rows of the copy follow each other.
+        (found,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (plain,))])
+        base, tracker = tracker_of(found)
         view = tracker.strided_view()
     recorder = _recorder.get()
     if recorder is not None and recorder.is_strict and recorder.changes(_memory[base]):

@@ -155,3 +155,13 @@ def test_a_variable_has_one_value_in_one_computation():
     x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
     with pytest.raises(ValueError, match="bound to"):
         (x[: length.bind(2)].sum() + x[: length.bind(3)].sum()).realize()
+
+
+def test_values_of_bound_sizes_are_read_wherever_the_size_is():
+    length, table = Variable("n", 1, 6), np.arange(12, dtype=np.float32).reshape(6, 2)
+    x = Tensor(table).realize()
+    for n in (3, 1, 6, 2):
+        rows = x[: length.bind(n)]
+        np.testing.assert_array_equal((rows.T + 1).numpy(), table[:n].T + 1)
+        wide = rows.unsqueeze(0).expand(3, *rows.shape) * 2
+        np.testing.assert_array_equal(wide.numpy(), np.stack([table[:n] * 2] * 3))

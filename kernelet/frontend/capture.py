@@ -25,7 +25,7 @@ from kernelet.frontend.results import (
     node_of_result,
     tensors_in,
 )
-from kernelet.frontend.signature import Inputs, binds_in_dim, form_of_tensor
+from kernelet.frontend.signature import Inputs, binds_in_dim, binds_of, form_of_tensor
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -387,7 +387,7 @@ class _Capturing:
 
     def result_of(self, tensor: Tensor) -> Result:
         """How a replay makes a returned tensor."""
-        binds = {bind: bind.src[0] for bind in form_of_tensor(tensor).binds}
+        binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
         views, base = live.split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
         buffer = engine.memory(base)
         place = self.place_of(buffer)

@@ -236,8 +236,7 @@ def _form_of(node: UOp) -> Form:
     found = _rows_of(node)
     if found is not None:
         return _flat_form(node, *found)
-    sizes = [size for step in node.toposort() for size in sizes_of(step)]
-    binds = tuple(dict.fromkeys(bind for size in sizes for bind in binds_in_dim(size)))
+    binds = binds_of(node)
     plain = substitute(node, {bind: bind.src[0] for bind in binds}) if binds else node
     base, tracker = tracker_of(live.without_detach(plain))
     view = tracker.strided_view()
@@ -274,6 +273,12 @@ def _flat_form(node: UOp, base: UOp, start: int) -> Form:
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, size, base.arg.device))
     view = UOp(Op.RESHAPE, node.dtype, (param,), node.shape)
     return Form(base, start * itemsize, size * itemsize, view, ())
+
+
+def binds_of(node: UOp) -> tuple[UOp, ...]:
+    """The bound variables in the sizes of a node and of all below it."""
+    sizes = [size for step in node.toposort() for size in sizes_of(step)]
+    return tuple(dict.fromkeys(bind for size in sizes for bind in binds_in_dim(size)))
 
 
 def binds_in_dim(dim: UOp) -> list[UOp]:

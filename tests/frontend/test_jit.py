@@ -792,6 +792,14 @@ def test_result_shapes_follow():
     assert len(calls) == 2
 
 
+def test_a_result_may_be_a_part_of_a_bound_input():
+    length, data = Variable("n", 1, 8), arange(8)
+    jit, calls = counted(lambda x: x[:1])
+    for n in (2, 3, 5, 1, 8):
+        assert (jit(data[: length.bind(n)]) + 1).tolist() == [1.0]
+    assert len(calls) == 2
+
+
 def test_a_variable_bound_to_two_numbers_is_refused():
     length = Variable("n", 1, 8)
     jit = TinyJit(lambda x, y: x.sum() + y.sum())
