@@ -37,34 +37,24 @@ from kernelet.graph.pattern import (
 from kernelet.graph.uop import UOp
 
 Matcher = Callable[[UOp, object], UOp | None]
-Observer = Callable[[str, UOp, UOp], None]
 
 
-def compile_matcher(
-    op: Op, rules: Sequence[Rule | Equation], observe: Observer | None = None
-) -> Matcher | None:
-    """The matcher of these rules for roots of kind `op`; None when none of them can fit.
-
-    `observe` is called with the rule's name, the node and what replaces it.
-    """
-    writer = _write(op, rules, observe)
+def compile_matcher(op: Op, rules: Sequence[Rule | Equation]) -> Matcher | None:
+    """The matcher of these rules for roots of kind `op`; None when none of them can fit."""
+    writer = _write(op, rules)
     return writer.finish() if writer.lines else None
 
 
 def matcher_source(op: Op, rules: Sequence[Rule | Equation]) -> str:
     """The Python text that `compile_matcher` makes."""
-    return _write(op, rules, None).source()
+    return _write(op, rules).source()
 
 
-def _write(op: Op, rules: Sequence[Rule | Equation], observe: Observer | None) -> _Writer:
-    writer = _Writer(op, observe)
+def _write(op: Op, rules: Sequence[Rule | Equation]) -> _Writer:
+    writer = _Writer(op)
     for rule in rules:
-        ops = rule.pattern.ops
-        if ops is not None and op not in ops:
-            continue
-        for pattern in rule.pattern.expand():
-            if pattern.ops is None or op in pattern.ops:
-                writer.write_rule(rule, pattern)
+        if rule.pattern.ops is None or op in rule.pattern.ops:
+            writer.write_rule(rule)
     return writer
 
 
@@ -88,14 +78,13 @@ _GLOBALS: dict[str, object] = {
 class _Writer:
     """Text written so far, and the objects that it refers to by name."""
 
-    def __init__(self, op: Op, observe: Observer | None) -> None:
+    def __init__(self, op: Op) -> None:
         self.op = op
         self.lines: list[str] = []
         self.objects: dict[str, object] = dict(_GLOBALS)
         self.names: dict[int, str] = {id(value): name for name, value in _GLOBALS.items()}
         self.indent = 1
         self.counter = itertools.count(1)
-        self.observe = observe
         # The node that has the dtype of the equation being written.
         self.typed: str | None = None
         # The sources of an op with a fixed number of them are unpacked once for all rules.
@@ -139,12 +128,12 @@ class _Writer:
 
     # ---- left side ----
 
-    def write_rule(self, rule: Rule | Equation, pattern: UPat) -> None:
+    def write_rule(self, rule: Rule | Equation) -> None:
         self.indent = 1
         self.typed = None
         self.line(f"# {rule.name}")
         bound: dict[str, str] = {}
-        work: list[tuple[UPat, str]] = [(pattern, "node")]
+        work: list[tuple[UPat, str]] = [(rule.pattern, "node")]
         while work:
             current, variable = work.pop(0)
             self.test(self._conditions(current, variable))
@@ -221,23 +210,17 @@ class _Writer:
                 f"UPat(src={pattern.names()}): a pattern for every source cannot name one of them; "
                 "name the node above and read its src."
             )
+        if pattern.src is not None:
+            raise ArgumentError(
+                "UPat(src=UPat(..., src=...)): a pattern for every source cannot look at their "
+                "sources; test them in the rule's function."
+            )
         if variable == "node" and self.arity:
-            names = [f"s{i}" for i in range(self.arity)]
-            return " and ".join([self._any_choice(pattern, name) for name in names])
+            tests = [self._conditions(pattern, f"s{i}") for i in range(self.arity)]
+            return " and ".join([test for each in tests for test in each]) or "True"
         inner = self.fresh("e")
-        return f"all([{self._any_choice(pattern, inner)} for {inner} in {variable}.src])"
-
-    def _any_choice(self, pattern: UPat, variable: str) -> str:
-        tests = []
-        for choice in pattern.expand():
-            if choice.src is not None:
-                raise ArgumentError(
-                    "UPat(src=UPat(..., src=...)): a pattern for every source cannot look at their "
-                    "sources; test them in the rule's function."
-                )
-            conditions = self._conditions(choice, variable)
-            tests.append(" and ".join(conditions) or "True")
-        return f"({') or ('.join(tests)})"
+        test = " and ".join(self._conditions(pattern, inner)) or "True"
+        return f"all([{test} for {inner} in {variable}.src])"
 
     def _constant(self, pattern: UPat, variable: str, bound: dict[str, str]) -> None:
         value = self.fresh("k")
@@ -264,8 +247,7 @@ class _Writer:
             op in OP_TABLE and OP_TABLE[op].arity == count for op in pattern.ops
         )
         if not fixed and not at_root:
-            enough = ">=" if pattern.allow_any_len else "=="
-            self.test([f"len({variable}.src) {enough} {count}"])
+            self.test([f"len({variable}.src) == {count}"])
         if count == 0:
             return []
         if at_root and isinstance(pattern.src, tuple):
@@ -273,8 +255,7 @@ class _Writer:
         names = [self.fresh("a") for _ in patterns]
         unpacked = ", ".join(names) + ("," if count == 1 else "")
         if isinstance(pattern.src, tuple):
-            part = f"[:{count}]" if pattern.allow_any_len else ""
-            self.line(f"{unpacked} = {variable}.src{part}")
+            self.line(f"{unpacked} = {variable}.src")
             return list(zip(patterns, names, strict=True))
         if at_root and count == 2:
             orders = "((s0, s1), (s1, s0))"
@@ -295,17 +276,11 @@ class _Writer:
         given = ", ".join(f"{name}={variable}" for name, variable in arguments.items())
         self.line(f"found = {self.refer(rule.function, 'function')}({given})")
         self.test(["found is not None", "found is not node"])
-        self._return(rule)
+        self.line("return found")
 
     def _finish_equation(self, rule: Equation, bound: dict[str, str]) -> None:
         right = _Right(self, bound, self.typed or "node")
-        self.line(f"found = {right.node(rule.right)}")
-        self._return(rule)
-
-    def _return(self, rule: Rule | Equation) -> None:
-        if self.observe is not None:
-            self.line(f"{self.refer(self.observe, 'observe')}({rule.name!r}, node, found)")
-        self.line("return found")
+        self.line(f"return {right.node(rule.right)}")
 
 
 class _Right:

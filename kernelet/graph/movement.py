@@ -101,13 +101,6 @@ def all_numbers(*tuples: Sequence[Dim]) -> bool:
     return all(isinstance(dim, int) for dims in tuples for dim in dims)
 
 
-def bounds_of_dim(dim: Dim) -> tuple[int, int]:
-    """The least and the greatest value that a size can have."""
-    if isinstance(dim, int):
-        return dim, dim
-    return int(dim.bounds.min), int(dim.bounds.max)
-
-
 # ---- flat indices ----
 
 

@@ -13,9 +13,8 @@ Out: `Rule` and `Equation` values, which `rewrite` compiles and applies.
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kernelet.base.dtype import DType, Scalar, dtypes, round_to
@@ -56,8 +55,6 @@ class UPat:
     src: UPat | Sequence[UPat] | None = None
     arg: object = ANYTHING
     name: str | None = None
-    allow_any_len: bool = False  # more sources than `src` has are fine
-    alternatives: tuple[UPat, ...] = ()  # any of these instead
     constant: bool = False  # a constant seen through views; `arg` and `name` are of its value
     typed: bool = False  # its dtype is the one of all nodes so marked, and `dtype` says which
 
@@ -77,15 +74,6 @@ class UPat:
     def const(dtype: DTypes | None, value: Scalar) -> UPat:
         """The CONST node of that value."""
         return UPat(Op.CONST, dtype, arg=value)
-
-    @staticmethod
-    def any(*patterns: UPat) -> UPat:
-        """Whatever fits one of the patterns, tried in order."""
-        return UPat(alternatives=patterns)
-
-    def named(self, name: str) -> UPat:
-        """The same pattern with a name."""
-        return replace(self, name=name)
 
     def alu(self, op: Op, *others: UPat | Scalar) -> UPat:
         """An elementwise op on nodes that fit; in any order where the op is commutative."""
@@ -145,20 +133,9 @@ class UPat:
 
     def names(self) -> set[str]:
         """Every name inside."""
-        inside = [self.src] if isinstance(self.src, UPat) else [*self.sources, *self.alternatives]
+        inside = [self.src] if isinstance(self.src, UPat) else self.sources
         found = set().union(*[pattern.names() for pattern in inside])
         return found | {self.name} if self.name else found
-
-    def expand(self) -> list[UPat]:
-        """The patterns without alternatives that together fit the same nodes."""
-        if self.alternatives:
-            chosen = [pattern for choice in self.alternatives for pattern in choice.expand()]
-            return [replace(one, name=self.name) for one in chosen] if self.name else chosen
-        if not self.sources:
-            return [self]
-        kind = list if isinstance(self.src, list) else tuple
-        choices = itertools.product(*[source.expand() for source in self.sources])
-        return [replace(self, src=kind(choice)) for choice in choices]
 
 
 def _pattern(value: UPat | Scalar) -> UPat:

@@ -8,12 +8,11 @@ Each node is visited once and nothing recurses, however deep the graph is.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from kernelet.base.errors import ArgumentError, InternalError
-from kernelet.graph.matcher import Matcher, Observer, compile_matcher, matcher_source
+from kernelet.graph.matcher import Matcher, compile_matcher, matcher_source
 from kernelet.graph.ops import Op
 from kernelet.graph.pattern import Equation, Rule, UPat
 from kernelet.graph.show import show
@@ -22,19 +21,16 @@ from kernelet.graph.uop import UOp
 # So many nodes waiting for their replacements means that the rules build without end.
 _MOST_PENDING = 100_000
 
-_observers: list[Observer] = []
-
 
 class _Matchers(dict[Op, Matcher | None]):
     """One matcher for each op, compiled when the first node of that op is met."""
 
-    def __init__(self, rules: Sequence[Rule | Equation], observe: Observer | None) -> None:
+    def __init__(self, rules: Sequence[Rule | Equation]) -> None:
         super().__init__()
         self.rules = rules
-        self.observe = observe
 
     def __missing__(self, op: Op) -> Matcher | None:
-        matcher = self[op] = compile_matcher(op, self.rules, self.observe)
+        matcher = self[op] = compile_matcher(op, self.rules)
         return matcher
 
 
@@ -51,8 +47,7 @@ class RuleSet:
     def __init__(self, name: str, *rules: Rule | Equation) -> None:
         self.name = name
         self.rules = rules
-        self._matchers = _Matchers(rules, None)
-        self._observed = _Matchers(rules, _tell_observers)
+        self.matchers = _Matchers(rules)
         self._sums: dict[RuleSet, RuleSet] = {}
 
     def __add__(self, other: RuleSet) -> RuleSet:
@@ -65,11 +60,6 @@ class RuleSet:
     def __repr__(self) -> str:
         count = len(self.rules)
         return f"RuleSet({self.name!r}, {count} rule{'' if count == 1 else 's'})"
-
-    @property
-    def matchers(self) -> dict[Op, Matcher | None]:
-        """The compiled rules by the op of the root; looking one up compiles it."""
-        return self._observed if _observers else self._matchers
 
     def rewrite(self, node: UOp, ctx: object = None) -> UOp | None:
         """What the first rule that fits `node` makes of it; None when none fits."""
@@ -89,35 +79,13 @@ def PatternMatcher(  # the name users of tinygrad know
     return RuleSet("pattern matcher", *rules)
 
 
-@contextlib.contextmanager
-def observe_rewrites(observer: Observer) -> Iterator[None]:
-    """Call `observer(rule name, node, replacement)` for every rule that fires inside the block."""
-    _observers.append(observer)
-    try:
-        yield
-    finally:
-        _observers.remove(observer)
-
-
-def _tell_observers(name: str, node: UOp, replacement: UOp) -> None:
-    for observer in _observers:
-        observer(name, node, replacement)
-
-
-def graph_rewrite(
-    root: UOp, rules: RuleSet, ctx: object = None, bottom_up: bool = False, name: str | None = None
-) -> UOp:
+def graph_rewrite(root: UOp, rules: RuleSet, ctx: object = None, *, name: str | None = None) -> UOp:
     """The graph after `rules` were applied to every node until none fits.
 
-    Sources are rewritten before the nodes that use them. With `bottom_up` a node is offered to
-    the rules before its sources are looked at, and again if they change. `name` is the pass that
-    an error speaks of.
+    Sources are rewritten before the nodes that use them. `name` is the pass that an error speaks
+    of.
     """
-    walk = _rewrite_uses_first if bottom_up else _rewrite_sources_first
-    return walk(root, rules, ctx, name or rules.name)
-
-
-def _rewrite_sources_first(root: UOp, rules: RuleSet, ctx: object, name: str) -> UOp:
+    name = name or rules.name
     matchers = rules.matchers
     done: dict[UOp, UOp] = {}  # node -> what it becomes in the end
     became: dict[UOp, UOp] = {}  # node -> what its rule made, itself still to be rewritten
@@ -158,46 +126,6 @@ def _rewrite_sources_first(root: UOp, rules: RuleSet, ctx: object, name: str) ->
             stack.pop()
         else:
             _check_progress(name, built, found, entered, became)
-            became[node] = found
-            stack.append(found)
-    return done[root]
-
-
-def _rewrite_uses_first(root: UOp, rules: RuleSet, ctx: object, name: str) -> UOp:
-    matchers = rules.matchers
-    done: dict[UOp, UOp] = {}
-    became: dict[UOp, UOp] = {}
-    entered: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        replacement = became.pop(node, None)
-        if replacement is not None:
-            done[node] = done[replacement]
-            stack.pop()
-            continue
-        found = None
-        if node not in entered:
-            entered.add(node)
-            matcher = matchers[node.op]
-            found = None if matcher is None else matcher(node, ctx)
-            missing = [source for source in node.src if source not in done]
-            if found is None and missing:
-                stack.extend(missing)
-                if not entered.isdisjoint(missing):
-                    raise _endless(name, node, became)
-                continue
-        if found is None:
-            src = tuple([done[source] for source in node.src])
-            found = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
-        if found is node or found in done:
-            done[node] = done.get(found, node)
-            stack.pop()
-        else:
-            _check_progress(name, node, found, entered, became)
             became[node] = found
             stack.append(found)
     return done[root]

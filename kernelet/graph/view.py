@@ -6,12 +6,11 @@ Out: `ShapeTracker`s, which say what memory a tensor shares, and index expressio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
-from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
     TRUE,
     ZERO,
@@ -20,14 +19,12 @@ from kernelet.graph.division import (
     less_index,
     maximum_index,
     minimum_index,
-    terms_of,
 )
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import (
     add_dims,
     all_numbers,
     as_dim,
-    bounds_of_dim,
     flatten_index,
     is_at_most,
     multiply_dims,
@@ -38,8 +35,8 @@ from kernelet.graph.movement import (
     subtract_dims,
     unflatten_index,
 )
-from kernelet.graph.ops import MOVEMENT, Op
-from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.ops import MOVEMENT
+from kernelet.graph.uop import UOp
 
 Box = tuple[tuple[Dim, Dim], ...]
 NumberBox = tuple[tuple[int, int], ...]
@@ -439,7 +436,8 @@ class ShapeTracker:
 
     def move(self, node: UOp) -> ShapeTracker:
         """What the movement op of `node` sees of this."""
-        return _MOVES[node.op](self, node.arg)
+        moved: ShapeTracker = getattr(self, node.op.name.lower())(node.arg)
+        return moved
 
     def index(self, indices: Sequence[UOp]) -> tuple[UOp, UOp]:
         """The element of the memory behind an index, and the gate that is false in padding."""
@@ -450,22 +448,6 @@ class ShapeTracker:
             gates.append(gate)
         return flat, and_gates(*gates)
 
-    def real_strides(self) -> tuple[Dim | None, ...]:
-        """For each axis how far apart neighbours are in memory; None where that varies."""
-        if len(self.views) == 1:
-            return self.views[0].strides
-        sizes = [index_of(dim) for dim in self.shape]
-        ranges = [
-            UOp(Op.RANGE, dtypes.index, (size,), RangeArg(axis, "loop"))
-            for axis, size in enumerate(sizes)
-        ]
-        coefficients = terms_of(self.index(ranges)[0]).coefficients
-        strides: list[Dim | None] = []
-        for loop in ranges:
-            users = [atom for atom in coefficients if loop in atom.toposort()]
-            strides.append(coefficients.get(loop, 0) if users in ([], [loop]) else None)
-        return tuple(strides)
-
     def strided_view(self) -> View | None:
         """The view by numbers alone (shape, strides, offset) that shows this without a copy.
 
@@ -475,16 +457,6 @@ class ShapeTracker:
         if len(self.views) > 1 or view.mask is not None:
             return None
         return view if all_numbers(view.shape, view.strides, (view.offset,)) else None
-
-
-_MOVES: dict[Op, Callable[..., ShapeTracker]] = {
-    Op.RESHAPE: ShapeTracker.reshape,
-    Op.PERMUTE: ShapeTracker.permute,
-    Op.EXPAND: ShapeTracker.expand,
-    Op.PAD: ShapeTracker.pad,
-    Op.SHRINK: ShapeTracker.shrink,
-    Op.FLIP: ShapeTracker.flip,
-}
 
 
 def tracker_of(node: UOp) -> tuple[UOp, ShapeTracker]:
@@ -502,16 +474,3 @@ def tracker_of(node: UOp) -> tuple[UOp, ShapeTracker]:
         found = found[0], found[1].move(moved)
         moved.cache["tracker"] = found
     return found
-
-
-def byte_range(view: View, itemsize: int) -> tuple[int, int]:
-    """The first byte of memory that a view reads, and the one after its last."""
-    if view.is_blank or 0 in view.shape:
-        return 0, 0
-    low, high = bounds_of_dim(view.offset)
-    for stride, (begin, end) in zip(view.strides, view.box, strict=True):
-        first = bounds_of_dim(multiply_dims(stride, begin))
-        last = bounds_of_dim(multiply_dims(stride, add_dims(end, -1)))
-        low += min(first[0], last[0])
-        high += max(first[1], last[1])
-    return low * itemsize, (high + 1) * itemsize

@@ -82,12 +82,6 @@ def toposort_with_sizes(root: UOp) -> dict[UOp, None]:
     return order
 
 
-def variables_of(root: UOp) -> list[UOp]:
-    """The VARIABLE nodes below, also those in symbolic sizes, in order of their names."""
-    found = [node for node in toposort_with_sizes(root) if node.op is Op.VARIABLE]
-    return sorted(found, key=lambda node: (node.arg.name, node.arg.min, node.arg.max))
-
-
 def consumers_of(root: UOp) -> dict[UOp, list[UOp]]:
     """For each node, those that have it as a source, each once, in topological order."""
     found: dict[UOp, list[UOp]] = {}
@@ -96,11 +90,3 @@ def consumers_of(root: UOp) -> dict[UOp, list[UOp]]:
         for source in dict.fromkeys(node.src):
             found[source].append(node)
     return found
-
-
-def depth_of(root: UOp) -> int:
-    """How many nodes are on the longest way down; 1 for a leaf."""
-    depths: dict[UOp, int] = {}
-    for node in root.toposort():
-        depths[node] = 1 + max((depths[source] for source in node.src), default=0)
-    return depths[root]

@@ -60,7 +60,6 @@ def test_a_tuple_of_sources_is_in_order_and_a_list_in_any_order() -> None:
 def test_the_number_of_sources_must_fit() -> None:
     sink = UOp.sink(A, B, A * B)
     assert not fits(UPat(Op.SINK, src=(UPat(), UPat())), sink)
-    assert fits(UPat(Op.SINK, src=(UPat(), UPat()), allow_any_len=True), sink)
     assert fits(UPat(Op.SINK, src=(UPat(), UPat(), UPat())), sink)
     assert fits(UPat(Op.SINK, src=()), UOp.sink())
     assert not fits(UPat(src=(UPat(),)), A + B)
@@ -69,9 +68,9 @@ def test_the_number_of_sources_must_fit() -> None:
 def test_one_pattern_can_stand_for_every_source() -> None:
     assert fits(UPat(Op.SINK, src=UPat((Op.VARIABLE, Op.MUL))), UOp.sink(A, B, A * B))
     assert not fits(UPat(Op.SINK, src=UPat(Op.VARIABLE)), UOp.sink(A, B, A * B))
-    numbers = UPat.any(UPat(Op.CONST), UPat(Op.VARIABLE, arg=A.arg))
-    assert fits(UPat(Op.ADD, src=numbers), A + 1)
-    assert not fits(UPat(Op.ADD, src=numbers), B + 1)
+    variables = UPat(Op.VARIABLE, arg=A.arg)
+    assert fits(UPat(Op.ADD, src=variables), A + A)
+    assert not fits(UPat(Op.ADD, src=variables), A + B)
 
 
 def test_a_pattern_for_every_source_is_refused_when_it_names_or_looks_deeper() -> None:
@@ -88,14 +87,6 @@ def test_a_name_used_twice_is_the_same_node_twice() -> None:
     distributed = UPat.var("x") * UPat.var("y") + UPat.var("x")
     assert all(fits(distributed, node) for node in (A * B + A, A * B + B, B + A * B))
     assert not fits(distributed, A * B + A * A)
-
-
-def test_alternatives_are_tried_in_order() -> None:
-    either = UPat.any(UPat(Op.NEG, src=(UPat.var("x"),)), UPat.var("x") * 2)
-    rule = Rule.of(UPat(Op.CMPLT, src=(either, UPat())), lambda x: x)
-    matcher = compile_matcher(Op.CMPLT, [rule])
-    assert matcher is not None
-    assert [matcher(node < B, None) for node in (-A, A * 2, 2 * B, A + 2)] == [A, A, B, None]
 
 
 def test_context_is_handed_on_and_none_means_the_next_rule() -> None:

@@ -30,13 +30,6 @@ def test_operators_on_patterns_build_patterns() -> None:
     assert (UPat.var("x").cast(dtypes.int32, name="n")).names() == {"x", "n"}
 
 
-def test_alternatives_expand_to_plain_patterns() -> None:
-    pattern = UPat(Op.ADD, src=(UPat.any(UPat.var("x"), UPat.cvar("k")), UPat.var("y")), name="n")
-    assert [sorted(one.names()) for one in pattern.expand()] == [["n", "x", "y"], ["k", "n", "y"]]
-    either = UPat.any(UPat(Op.ADD), UPat(Op.MUL)).named("n")
-    assert [(one.op, one.name) for one in either.expand()] == [(Op.ADD, "n"), (Op.MUL, "n")]
-
-
 def test_a_rule_is_named_after_its_function() -> None:
     @rule(UPat(Op.NEG, name="node"))
     def negation_stays(node: UOp) -> UOp | None:

@@ -20,7 +20,7 @@ from kernelet.graph.infer import Dim, max_dim
 from kernelet.graph.movement import multiply_dims
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, UOp
-from kernelet.graph.view import ShapeTracker, View, byte_range, merge_views, tracker_of
+from kernelet.graph.view import ShapeTracker, View, merge_views, tracker_of
 
 
 def loop(number: int, size: Dim) -> UOp:
@@ -222,13 +222,6 @@ def test_a_stack_divides_where_views_do_not_merge() -> None:
     assert flat is add_index(column, scale_index(modulo_index(i, 3), 4))
 
 
-def test_real_strides_of_a_stack_are_known_for_regular_axes() -> None:
-    tracker = fresh(7, 3, 4).permute((0, 2, 1)).reshape((7, 12))
-    assert len(tracker.views) == 2
-    assert tracker.real_strides() == (12, None)
-    assert fresh(3, 4).permute((1, 0)).real_strides() == (1, 4)
-
-
 # ---- variable sizes ----
 
 N = UOp.variable("n", 1, 32)
@@ -348,15 +341,3 @@ def test_a_strided_view_is_given_in_numbers() -> None:
 )
 def test_padding_stacks_and_variables_have_no_strided_view(tracker: ShapeTracker) -> None:
     assert tracker.strided_view() is None
-
-
-def test_the_byte_range_covers_what_is_read() -> None:
-    assert byte_range(only_view(fresh(4, 5).shrink(((1, 3), (2, 4)))), 4) == (28, 56)
-    assert byte_range(only_view(fresh(4, 5).flip((0, 1))), 2) == (0, 40)
-    assert byte_range(only_view(fresh(4).pad(((3, 3),))), 1) == (0, 4)
-    assert byte_range(only_view(fresh(4, 0)), 4) == (0, 0)
-
-
-def test_the_byte_range_of_a_variable_view_holds_for_every_value() -> None:
-    view = only_view(fresh(64).shrink(((START, START + N),)))
-    assert byte_range(view, 4) == (0, 63 * 4)

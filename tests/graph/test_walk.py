@@ -5,12 +5,10 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import (
     consumers_of,
-    depth_of,
     map_sizes,
     sizes_of,
     substitute,
     toposort_with_sizes,
-    variables_of,
 )
 
 F32 = dtypes.float32
@@ -62,12 +60,6 @@ def test_sizes_are_found_and_mapped() -> None:
     assert list(toposort_with_sizes(padded)) == [buffer, n, padded]
 
 
-def test_variables_are_sorted_by_name_and_found_in_sizes() -> None:
-    b, a = UOp.variable("b", 0, 9), UOp.variable("a", 1, 8)
-    part = UOp(Op.SHRINK, F32, (UOp.buffer(8, F32, "CPU"),), ((0, a.bind(2)),))
-    assert variables_of(UOp.sink(b + 1, part)) == [a, b]
-
-
 def test_consumers_are_listed_once_each() -> None:
     x = UOp.variable("x", 0, 9)
     square, plus = x * x, x + 1
@@ -76,9 +68,3 @@ def test_consumers_are_listed_once_each() -> None:
     assert consumers[x] == [square, plus]
     assert consumers[square] == [root]
     assert consumers[root] == []
-
-
-def test_depth_counts_the_longest_way() -> None:
-    x = UOp.variable("x", 0, 9)
-    assert depth_of(x) == 1
-    assert depth_of((x + 1) * x) == 3

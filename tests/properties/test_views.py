@@ -15,7 +15,7 @@ from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import movement_index, multiply_dims, normal_shape, row_major_strides
 from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import RangeArg, UOp
-from kernelet.graph.view import ShapeTracker, View, byte_range, merge_views, tracker_of
+from kernelet.graph.view import ShapeTracker, View, merge_views, tracker_of
 from tests.reference.evaluate import evaluate
 
 Array = np.ndarray
@@ -156,30 +156,6 @@ def test_numpy_strides_show_a_strided_view(chain: tuple[UOp, Array]) -> None:
     strides = tuple(step * memory.itemsize for step in view.strides)
     shown = np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, strides)
     np.testing.assert_array_equal(shown, expected)
-
-
-@given(chains())
-@settings(max_examples=300, deadline=None)
-def test_the_byte_range_is_what_is_read_and_no_more(chain: tuple[UOp, Array]) -> None:
-    node, expected = chain
-    _, tracker = tracker_of(node)
-    if len(tracker.views) == 1:
-        seen = expected[expected > 0] - 1
-        bounds = (seen.min() * 4, (seen.max() + 1) * 4) if seen.size else (0, 0)
-        assert byte_range(tracker.views[0], 4) == bounds
-
-
-@given(chains())
-@settings(max_examples=300, deadline=None)
-def test_real_strides_are_steps_in_memory(chain: tuple[UOp, Array]) -> None:
-    node, expected = chain
-    strides = tracker_of(node)[1].real_strides()
-    for axis, stride in enumerate(strides):
-        before = np.delete(expected, -1, axis)
-        after = np.delete(expected, 0, axis)
-        seen = (before > 0) & (after > 0)
-        if stride is not None:
-            assert np.all((after - before)[seen] == stride)
 
 
 def box_of(valid: Array) -> tuple[slice, ...]:
