@@ -107,7 +107,8 @@ def is_worth_keeping(root: UOp, leaves: Collection[UOp]) -> bool:
     if found is None or len(found) > NODES_KEPT:
         return False
     memory = [node for node in found if node.op is Op.BUFFER and node not in leaves]
-    return sum(node.arg.size * node.dtype.itemsize for node in memory) <= BYTES_KEPT
+    held: int = sum(node.arg.size * node.dtype.itemsize for node in memory)
+    return held <= BYTES_KEPT
 
 
 def _walk(root: UOp, targets: Collection[UOp], *, stops: bool) -> set[UOp] | None:

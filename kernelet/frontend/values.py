@@ -1,0 +1,111 @@
+"""What a tensor tells of itself: sizes, and its values as Python and numpy know them.
+
+In:  tensors.
+Out: numbers, lists, arrays, bytes; asking for values computes them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self
+
+from kernelet.base.dtype import Scalar
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend import host
+from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.leaves import known_shape
+from kernelet.frontend.primitives import product, show_shape
+from kernelet.graph.infer import Dim, Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Values(Indexing):
+    """shape questions, tolist, numpy, item and the conversions that Python calls."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _bytes(self) -> bytes:
+        """The elements in row-major order."""
+
+    # ---- sizes ----
+
+    def size(self, dim: int | None = None) -> Shape | Dim:
+        """The shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[self.axis(dim)]
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self.ndim
+
+    def numel(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> Dim:
+        """Bytes of all elements."""
+        total = self.numel()
+        return total * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return self.dtype.is_float
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ShapeError("len: a tensor of shape () has no length. Use item() for its value.")
+        return known_shape(self.shape)[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.ndim:
+            raise ShapeError("iter: a tensor of shape () has no elements in order. Use item().")
+        return iter([self[at] for at in range(len(self))])
+
+    # ---- values ----
+
+    def tolist(self) -> host.Nested:
+        """The values as nested Python lists; a number for shape ()."""
+        return host.nest(host.unpack(self._bytes(), self.dtype), known_shape(self.shape))
+
+    def numpy(self) -> np.ndarray:
+        """The values as a numpy array of its own memory; bfloat16 becomes float32."""
+        return host.to_array(self._bytes(), known_shape(self.shape), self.dtype)
+
+    def data(self) -> memoryview:
+        """The bytes of the values, read-only."""
+        return memoryview(self._bytes())
+
+    def item(self) -> Scalar:
+        """The one value as a Python number."""
+        if product(known_shape(self.shape)) != 1:
+            raise ShapeError(
+                f"item: the tensor has shape {show_shape(self.shape)}. Only one element can become "
+                "a number; index the tensor or use tolist()."
+            )
+        return host.unpack(self._bytes(), self.dtype)[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        value = self.item()
+        if isinstance(value, float):
+            raise ArgumentError(f"index: {self.dtype.name} is no index. Cast to an integer type.")
+        return int(value)
+
+    def __array__(self, dtype: str | None = None, copy: bool | None = None) -> np.ndarray:
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)
