@@ -383,8 +383,9 @@ class _Planner:
         root += splits
         nest = apply_transforms(nest, splits)
         root += self._threads(nest)
+        has_tile = any(split.kind == "unroll" for split in splits)
         grouped = tuple(
-            (number, self._group(number, dot, bool(splits)))
+            (number, self._group(number, dot, has_tile))
             for number, dot in sorted(self.lanes.dots.items())
             if dot.variable is not None
         )
@@ -439,11 +440,11 @@ class _Planner:
             splits.append(Split(self._axis(row), self._tile_rows(row, DOT_TILE), "unroll"))
         return splits
 
-    def _group(self, number: int, dot: Dot, tiled: bool) -> GroupLanes:
+    def _group(self, number: int, dot: Dot, has_tile: bool) -> GroupLanes:
         assert dot.variable is not None
         steps = _size(dot.variable) // dot.lanes
         unroll = 1
-        if not tiled:
+        if not has_tile:
             unroll = next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1)
         return GroupLanes(dot.axis, unroll, dot.lanes)
 
