@@ -108,7 +108,6 @@ class Inliner:
             return [Place(node.src[0], index, gate)]
         raise InternalError(f"lower: {op.name} cannot be part of a kernel:\n{show(node)}")
 
-
     def _gathered(self, place: Place) -> list[Place]:
         """The element that a computed index names; its place is known once the index is."""
         node, index, gate = place

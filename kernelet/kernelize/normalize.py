@@ -177,7 +177,7 @@ def _has_reduction(source: UOp) -> bool:
 def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
     source, arg = node.src[0], node.arg
     shape = source.shape
-    split: Shape = (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])  # type: ignore[operator]
+    split: Shape = (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])
     pieces = UOp(Op.RESHAPE, node.dtype, (source,), split)
     axes = tuple(a if a < axis else a + 1 for a in arg.axes)
     inner = UOp(Op.REDUCE, node.dtype, (pieces,), ReduceArg(arg.op, axes))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.normalize import base_of, is_memory
+from kernelet.kernelize.normalize import is_memory
 
 
 def storage_of(node: UOp) -> UOp:

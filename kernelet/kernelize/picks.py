@@ -39,7 +39,7 @@ def search_is_gather(node: UOp) -> UOp | None:
         if axis is None or not wanted.dtype.is_integer or _moves_along(wanted, index, axis):
             continue
         for step in reversed(steps):
-            wanted = step.replace(dtype=wanted.dtype, src=(wanted,))  # noqa: PLW2901
+            wanted = step.replace(dtype=wanted.dtype, src=(wanted,))
         bounds = tuple((0, 1 if a == axis else dim) for a, dim in enumerate(choice.shape))
         picks = UOp(Op.SHRINK, wanted.dtype, (wanted,), bounds)
         found = UOp(Op.GATHER, node.dtype, (values, picks), axis)
