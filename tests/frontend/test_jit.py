@@ -854,13 +854,15 @@ def test_many_calls_do_not_grow():
 
 
 def test_dropping_a_captured_function_frees_its_memory():
+    def run():
+        weight = Tensor.zeros(1000).contiguous().realize()
+        jit = TinyJit(lambda x: ((x + weight).contiguous() * 2).sum())
+        for n in range(4):
+            jit(Tensor.full((1000,), float(n)).contiguous())
+
     gc.collect()
     before = GlobalCounters.mem_used
-    weight = Tensor.zeros(1000).contiguous().realize()
-    jit = TinyJit(lambda x: ((x + weight).contiguous() * 2).sum())
-    for n in range(4):
-        jit(Tensor.full((1000,), float(n)).contiguous())
-    del weight, jit
+    run()
     gc.collect()
     assert GlobalCounters.mem_used == before
 

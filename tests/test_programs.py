@@ -1,0 +1,83 @@
+"""Kernels become loaded programs once: in memory, on disk, under a key that says what they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelet import Context, Tensor, engine, programs
+from kernelet.base import trace
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def reference_device():
+    with Context(DEV="PYTHON"):
+        yield
+
+
+def kernel(tensor):
+    return engine.schedule([tensor.uop]).kernels[-1]
+
+
+def data(*shape):
+    return Tensor.zeros(*shape).contiguous().realize()
+
+
+def test_names_tell_kind_and_sizes():
+    assert programs.kernel_name(kernel(data(4, 6) + data(4, 6))).startswith("e_")
+    name = programs.kernel_name(kernel(data(4, 6).sum(1)))
+    assert name.startswith("r_")
+    assert "6" in name.split("_")
+
+
+def test_equal_kernels_have_equal_keys():
+    first, second = kernel(data(3) + 1), kernel(data(3) + 1)
+    assert first is second
+    keys = {programs.kernel_key(kernel(data(3) * n)) for n in (2, 3, 2.5)}
+    assert len(keys) == 3
+
+
+def test_keys_are_the_same_in_every_process():
+    code = (
+        "from kernelet import Tensor, engine, programs\n"
+        "x = Tensor.zeros(5).contiguous().realize()\n"
+        "plan = engine.schedule([(x.exp() * 3 + x.sum()).uop])\n"
+        "print([programs.kernel_key(each) for each in plan.kernels])"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "DEV": "PYTHON", "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(shown) == 1
+
+
+def test_a_kernel_is_compiled_once(tmp_path):
+    compiled = []
+    with Context(CACHE_FOLDER=str(tmp_path), DEV="PYTHON"):
+        made = kernel(data(3, 7).sum(0) * 1.25)
+        with trace.reading(compiled.append, "source"):
+            first = programs.runners([made, made], "PYTHON")
+            again = programs.runners([made], "PYTHON")
+    assert len(compiled) == 1
+    assert first[made] is again[made]
+
+
+def test_programs_are_kept_on_disk(tmp_path, monkeypatch):
+    with Context(CACHE_FOLDER=str(tmp_path)):
+        made = kernel(data(3, 5).sum(1) + 7)
+        first = programs.runners([made], "PYTHON")[made]
+        monkeypatch.setattr(programs, "_runners", {})
+        monkeypatch.setattr(programs.pipeline, "lower", None)
+        again = programs.runners([made], "PYTHON")[made]
+    assert again is not first
+    assert again.program == first.program
