@@ -181,7 +181,7 @@ def difference(
     return None
 
 
-TOLERANCES: Mapping[str, float] = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 1e-4}
+TOLERANCES: Mapping[str, float] = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 1e-3}
 
 
 def disagreement(problem: Problem, found: Sequence[Values]) -> str | None:
