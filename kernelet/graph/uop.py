@@ -266,11 +266,8 @@ class UOp(_Fields):
 
     def const_like(self, value: Scalar) -> UOp:
         """A number of this node's dtype, broadcast to its shape."""
-        node = UOp.const(value, self.dtype.scalar)
-        if self.dtype.lanes > 1:
-            return UOp(Op.CONST, self.dtype, (), node.arg)
-        shape = self.shape
-        return node if not shape else node.broadcast_to(shape)
+        node, shape = UOp.const(value, self.dtype), self.shape
+        return node.broadcast_to(shape) if shape else node
 
     def broadcast_to(self, shape: Shape) -> UOp:
         """A scalar repeated over `shape`."""

@@ -15,39 +15,21 @@ import math
 
 from kernelet.base.dtype import DType, Scalar, dtypes, round_float
 from kernelet.base.target import Target
+from kernelet.graph.fold import is_power_of_two
 from kernelet.graph.ops import Op
-from kernelet.graph.pattern import UPat, rule
+from kernelet.graph.pattern import INTEGERS, UPat, rule
 from kernelet.graph.rewrite import RuleSet, graph_rewrite
 from kernelet.graph.uop import UOp
 from kernelet.lower import transcendental
 
 LOG2_E = math.log2(math.e)
-
-
-def is_boolean(dtype: DType) -> bool:
-    """Whether values are truth values."""
-    return dtype.is_bool
-
-
-def is_integer(dtype: DType) -> bool:
-    """Whether values are whole numbers."""
-    return dtype.is_integer
-
-
-def is_unsigned(dtype: DType) -> bool:
-    """Whether values are whole numbers from 0."""
-    return dtype.is_unsigned
-
-
-def is_floating(dtype: DType) -> bool:
-    """Whether values have a fraction."""
-    return dtype.is_float
+UNSIGNED = tuple(dtype for dtype in INTEGERS if dtype.is_unsigned)
 
 
 # ---- truth values ----
 
 
-@rule(UPat((Op.ADD, Op.MAX, Op.MUL, Op.SUB, Op.CMPNE, Op.IDIV), is_boolean, name="node"))
+@rule(UPat((Op.ADD, Op.MAX, Op.MUL, Op.SUB, Op.CMPNE, Op.IDIV), dtypes.bool, name="node"))
 def arithmetic_on_truth_values_is_logic(node: UOp) -> UOp | None:
     """x + y, max(x, y) -> x | y;  x * y, x // y -> x & y;  x - y, x != y -> x ^ y"""
     x, y = node.src
@@ -66,19 +48,19 @@ _LOGIC = {
 }
 
 
-@rule(UPat(Op.CMPLT, src=(UPat(dtype=is_boolean, name="x"), UPat(name="y"))))
+@rule(UPat(Op.CMPLT, src=(UPat(dtype=dtypes.bool, name="x"), UPat(name="y"))))
 def less_of_truth_values_is_logic(x: UOp, y: UOp) -> UOp:
     """x < y -> (x ^ true) & y"""
-    return (x ^ constant(x.dtype, True)) & y
+    return (x ^ True) & y
 
 
-@rule(UPat(Op.MOD, is_boolean, name="node"))
+@rule(UPat(Op.MOD, dtypes.bool, name="node"))
 def modulo_of_truth_values_is_false(node: UOp) -> UOp:
     """x % y -> false"""
-    return constant(node.dtype, False)
+    return node.const_like(False)
 
 
-@rule(UPat(Op.NEG, is_boolean, src=(UPat(name="x"),)))
+@rule(UPat(Op.NEG, dtypes.bool, src=(UPat(name="x"),)))
 def negative_truth_value_is_itself(x: UOp) -> UOp:
     """-x -> x"""
     return x
@@ -87,60 +69,60 @@ def negative_truth_value_is_itself(x: UOp) -> UOp:
 # ---- whole numbers ----
 
 
-@rule(UPat(Op.TRUNC, is_integer, src=(UPat(name="x"),)))
+@rule(UPat(Op.TRUNC, INTEGERS, src=(UPat(name="x"),)))
 def truncated_integer_is_itself(x: UOp) -> UOp:
     """trunc(x) -> x"""
     return x
 
 
-@rule(UPat(Op.NEG, is_unsigned, src=(UPat(name="x"),)))
+@rule(UPat(Op.NEG, UNSIGNED, src=(UPat(name="x"),)))
 def negative_unsigned_is_difference(x: UOp, ctx: Target) -> UOp | None:
     """-x -> 0 - x"""
-    return constant(x.dtype, 0).alu(Op.SUB, x) if "SUB" in ctx.operations else None
+    return x.const_like(0).alu(Op.SUB, x) if "SUB" in ctx.operations else None
 
 
-@rule(UPat(Op.IDIV, is_integer, src=(UPat(name="x"), UPat.cvar("y"))))
+@rule(UPat(Op.IDIV, INTEGERS, src=(UPat(name="x"), UPat.cvar("y"))))
 def division_by_power_of_two_is_shift(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x // 8 -> x >> 3;  x // 1 -> x;  x // 0 -> 0;  x // -1 -> -x"""
     if "IDIV" in ctx.operations:
         return None
     if y.arg == 0:
-        return constant(x.dtype, 0)
+        return x.const_like(0)
     if y.arg == -1:
         return x.alu(Op.NEG)
     shift = power_of_two(y.arg)
     if shift is None:
         return None
-    return x >> constant(x.dtype, shift) if shift else x
+    return x >> shift if shift else x
 
 
-@rule(UPat(Op.MOD, is_integer, src=(UPat(name="x"), UPat.cvar("y"))))
+@rule(UPat(Op.MOD, INTEGERS, src=(UPat(name="x"), UPat.cvar("y"))))
 def modulo_of_power_of_two_is_mask(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x % 8 -> x & 7;  x % 1, x % 0, x % -1 -> 0"""
     if "MOD" in ctx.operations:
         return None
     if y.arg in (-1, 0, 1):
-        return constant(x.dtype, 0)
+        return x.const_like(0)
     shift = power_of_two(y.arg)
-    return None if shift is None else x & constant(x.dtype, y.arg - 1)
+    return None if shift is None else x & (int(y.arg) - 1)
 
 
-@rule(UPat((Op.IDIV, Op.MOD), is_integer, src=(UPat(name="x"), UPat.cvar("y")), name="node"))
+@rule(UPat((Op.IDIV, Op.MOD), INTEGERS, src=(UPat(name="x"), UPat.cvar("y")), name="node"))
 def bounded_dividend_is_moved_above_zero(node: UOp, x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x // 3 -> (x + 6) / 3 - 2 and x % 3 -> (x + 6) rem 3, where x >= -5"""
     low, high = x.bounds
     if node.op.name in ctx.operations or y.arg <= 0 or low >= 0:
         return None
-    turns = -(low // y.arg)
+    turns = int(-(low // y.arg))
     if high + turns * y.arg > x.dtype.max or low == x.dtype.min:
         return None
-    moved = x + constant(x.dtype, turns * y.arg)
+    moved = x + turns * int(y.arg)
     if node.op is Op.MOD:
         return moved.alu(Op.TRUNCMOD, y)
-    return moved.alu(Op.TRUNCDIV, y) + constant(x.dtype, -turns)
+    return moved.alu(Op.TRUNCDIV, y) + -turns
 
 
-@rule(UPat(Op.IDIV, is_integer, src=(UPat(name="x"), UPat(name="y"))))
+@rule(UPat(Op.IDIV, INTEGERS, src=(UPat(name="x"), UPat(name="y"))))
 def floor_division_is_corrected_truncation(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x // y -> x / y, less 1 where the signs differ and there is a rest; 0 where y is 0"""
     if "IDIV" in ctx.operations:
@@ -152,16 +134,16 @@ def floor_division_is_corrected_truncation(x: UOp, y: UOp, ctx: Target) -> UOp |
         if y.bounds.min >= 0:
             quotient = quotient + sign_mask(rest)
         else:
-            less = quotient + constant(x.dtype, -1)
+            less = quotient + -1
             quotient = signs_differ(rest, divisor).where(less, quotient)
     if divisor is y:
         return quotient
     if y.bounds.min < 0:
-        quotient = y.not_equal(constant(y.dtype, -1)).where(quotient, x.alu(Op.NEG))
-    return y.not_equal(constant(y.dtype, 0)).where(quotient, constant(x.dtype, 0))
+        quotient = y.not_equal(-1).where(quotient, x.alu(Op.NEG))
+    return y.not_equal(0).where(quotient, x.const_like(0))
 
 
-@rule(UPat(Op.MOD, is_integer, src=(UPat(name="x"), UPat(name="y"))))
+@rule(UPat(Op.MOD, INTEGERS, src=(UPat(name="x"), UPat(name="y"))))
 def floor_modulo_is_corrected_remainder(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x % y -> x rem y, plus y where the signs differ and it is not 0; 0 where y is 0"""
     if "MOD" in ctx.operations:
@@ -186,21 +168,21 @@ def safe_divisor(x: UOp, y: UOp) -> UOp:
     low, high = y.bounds
     allowed = None
     if low <= 0 <= high:
-        allowed = y.not_equal(constant(y.dtype, 0))
+        allowed = y.not_equal(0)
     if low <= -1 <= high and (allowed is not None or x.bounds.min == x.dtype.min):
-        other = y.not_equal(constant(y.dtype, -1))
+        other = y.not_equal(-1)
         allowed = other if allowed is None else allowed & other
-    return y if allowed is None else allowed.where(y, constant(y.dtype, 1))
+    return y if allowed is None else allowed.where(y, y.const_like(1))
 
 
 def sign_mask(x: UOp) -> UOp:
     """-1 where `x` is negative, else 0."""
-    return x >> constant(x.dtype, x.dtype.itemsize * 8 - 1)
+    return x >> x.dtype.itemsize * 8 - 1
 
 
 def signs_differ(rest: UOp, divisor: UOp) -> UOp:
     """Whether there is a rest and its sign is not that of the divisor."""
-    zero = constant(rest.dtype, 0)
+    zero = rest.const_like(0)
     return ((rest ^ divisor) < zero) & rest.not_equal(zero)
 
 
@@ -213,17 +195,17 @@ def power_of_two(value: Scalar) -> int | None:
 # ---- floats ----
 
 
-@rule(UPat(Op.MUL, is_floating, [UPat(name="x"), UPat(Op.RECIPROCAL, src=(UPat(name="y"),))]))
+@rule(UPat(Op.MUL, dtypes.floats, [UPat(name="x"), UPat(Op.RECIPROCAL, src=(UPat(name="y"),))]))
 def product_with_reciprocal_is_quotient(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     """x * (1 / y) -> x / y, rounded once;  x * (1 / 8) -> x * 0.125"""
-    if y.op is Op.CONST and y.arg and math.isfinite(y.arg) and abs(math.frexp(y.arg)[0]) == 0.5:
-        inverse = 1 / y.arg
+    if y.op is Op.CONST and y.arg and math.isfinite(y.arg) and is_power_of_two(y.arg):
+        inverse = float(1 / y.arg)
         if round_float(y.dtype.scalar, inverse) == inverse:
-            return x * constant(x.dtype, inverse)
+            return x * inverse
     return x.alu(Op.FDIV, y) if "FDIV" in ctx.operations else None
 
 
-@rule(UPat(Op.ADD, is_floating, name="node"))
+@rule(UPat(Op.ADD, dtypes.floats, name="node"))
 def sum_with_product_is_fused(node: UOp, ctx: Target) -> UOp | None:
     """x * y + z -> mulacc(x, y, z);  z - x * y -> mulacc(-x, y, z)"""
     if "MULACC" not in ctx.operations:
@@ -234,7 +216,7 @@ def sum_with_product_is_fused(node: UOp, ctx: Target) -> UOp | None:
     product, rest = (left, right) if factor_of(left, ctx) is not None else (right, left)
     if product.op is Op.NEG:
         x, y = product.src[0].src
-        x = constant(x.dtype, -x.arg) if x.op is Op.CONST else x.alu(Op.NEG)
+        x = x.const_like(-x.arg) if x.op is Op.CONST else x.alu(Op.NEG)
     else:
         x, y = product.src
     return UOp(Op.MULACC, node.dtype, (x, y, rest))
@@ -265,7 +247,7 @@ def sum_with_negative_is_difference(x: UOp, y: UOp, ctx: Target) -> UOp | None:
     return x.alu(Op.SUB, y) if "SUB" in ctx.operations else None
 
 
-@rule(UPat(Op.MAX, is_floating, [UPat(name="x"), UPat.cvar("y")]))
+@rule(UPat(Op.MAX, dtypes.floats, [UPat(name="x"), UPat.cvar("y")]))
 def maximum_with_number_is_selection(x: UOp, y: UOp) -> UOp | None:
     """max(x, 0) -> 0 if x < 0 else x, which is one instruction and keeps a NaN"""
     return (x < y).where(y, x) if y.arg == y.arg else None
@@ -329,11 +311,6 @@ def is_nearest(value: float, node: UOp, exact: float) -> bool:
     """Whether `value` is `exact` as far as the dtype of `node` can tell."""
     dtype = node.dtype.scalar
     return round_float(dtype, value) == round_float(dtype, exact)
-
-
-def constant(dtype: DType, value: Scalar) -> UOp:
-    """A number in every lane."""
-    return UOp(Op.CONST, dtype, (), value)
 
 
 DECOMPOSITIONS = RuleSet(

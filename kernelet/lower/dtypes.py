@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from kernelet.base.dtype import DType, Scalar, dtypes, round_float
+from kernelet.base.dtype import DType, dtypes, round_float
 from kernelet.base.target import Target
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.pattern import UPat, rule
@@ -61,7 +61,7 @@ def narrow_number_is_wide_number(number: UOp, ctx: Narrow) -> UOp | None:
     if number.dtype not in ctx:
         return None
     value = round_float(number.dtype.scalar, number.arg)
-    return ctx.narrowed(constant(widened(number.dtype), value), number.dtype, exact=True)
+    return ctx.narrowed(UOp.const(value, widened(number.dtype)), number.dtype, exact=True)
 
 
 @rule(UPat(Op.CAST, dtypes.float32, (UPat(Op.CAST, name="narrow"),)))
@@ -92,7 +92,7 @@ def narrow_function_has_wide_argument(node: UOp, x: UOp, ctx: Narrow) -> UOp | N
         left, right = x.src[0].src
         number, other = (left, right) if left.op is Op.CONST else (right, left)
         if number.op is Op.CONST and abs(number.arg) == round_float(x.dtype.scalar, value):
-            precise = constant(number.dtype, math.copysign(value, number.arg))
+            precise = number.const_like(math.copysign(value, number.arg))
             argument = other.alu(op, precise)
     return wide_operation(node, [argument], ctx)
 
@@ -158,8 +158,3 @@ def widen(node: UOp, ctx: Narrow) -> UOp:
 def widened(dtype: DType) -> DType:
     """float32 with as many lanes."""
     return dtypes.float32.vec(dtype.lanes)
-
-
-def constant(dtype: DType, value: Scalar) -> UOp:
-    """A number in every lane."""
-    return UOp(Op.CONST, dtype, (), value)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kernelet.base.dtype import DType, Scalar, dtypes, round_float
+from kernelet.base.dtype import DType, dtypes
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -252,33 +252,32 @@ def log2(x: UOp, target: Target) -> UOp:
     signed = layout.signed.vec(x.dtype.lanes)
     # Subnormal arguments are scaled to normal ones.
     shift = float(layout.mantissa + 2)
-    subnormal = x < _constant(x.dtype, 2.0 ** (1 - layout.bias))
-    scaled = subnormal.where(x * _constant(x.dtype, 2.0**shift), x)
-    offset = subnormal.where(_constant(x.dtype, -shift), _constant(x.dtype, 0.0))
+    subnormal = x < 2.0 ** (1 - layout.bias)
+    scaled = subnormal.where(x * 2.0**shift, x)
+    offset = subnormal.where(-shift, x.const_like(0.0))
     # The argument is 2**exponent * fraction, sqrt(1/2) <= fraction < sqrt(2).
     root = _bits_of_root_half(layout)
-    bits = scaled.bitcast(signed) + _constant(signed, -root)
-    exponent = (bits >> _constant(signed, layout.mantissa)).cast(x.dtype) + offset
-    fraction_bits = (bits & _constant(signed, (1 << layout.mantissa) - 1)) + _constant(signed, root)
-    excess = fraction_bits.bitcast(x.dtype) + _constant(x.dtype, -1.0)
+    bits = scaled.bitcast(signed) + -root
+    exponent = (bits >> layout.mantissa).cast(x.dtype) + offset
+    fraction_bits = (bits & ((1 << layout.mantissa) - 1)) + root
+    excess = fraction_bits.bitcast(x.dtype) + -1.0
     if x.dtype.scalar is dtypes.float64:
-        ratio = _divide(excess, excess + _constant(x.dtype, 2.0), target)
+        ratio = _divide(excess, excess + 2.0, target)
         slope = _polynomial(ratio * ratio, _LOG2_FLOAT64, target)
         result = _multiply_add(ratio, slope, exponent, target)
     else:
         slope = _polynomial(excess, _LOG2_FLOAT32, target)
         result = _multiply_add(excess, slope, exponent, target)
-    zero = _constant(x.dtype, 0.0)
-    result = (x < _constant(x.dtype, math.inf)).where(result, x)
-    result = (x < zero).where(_constant(x.dtype, math.nan), result)
-    return x.not_equal(zero).where(result, _constant(x.dtype, -math.inf))
+    result = (x < math.inf).where(result, x)
+    result = (x < 0.0).where(math.nan, result)
+    return x.not_equal(0.0).where(result, -math.inf)
 
 
 def sin(x: UOp, target: Target) -> UOp:
     """The sine of x in radians, for any finite x; NaN for others."""
     layout = _LAYOUTS[x.dtype.scalar]
-    sign = _constant(layout.unsigned.vec(x.dtype.lanes), 1 << (layout.unsigned.itemsize * 8 - 1))
-    return _circular(x, 0, x.bitcast(sign.dtype) & sign, target)
+    bits = x.bitcast(layout.unsigned.vec(x.dtype.lanes))
+    return _circular(x, 0, bits & (1 << (layout.unsigned.itemsize * 8 - 1)), target)
 
 
 def cos(x: UOp, target: Target) -> UOp:
@@ -288,20 +287,17 @@ def cos(x: UOp, target: Target) -> UOp:
 
 def _exponential(x: UOp, parameters: _Exponential, target: Target) -> UOp:
     layout = _LAYOUTS[x.dtype.scalar]
-    least = _constant(x.dtype, parameters.least)
-    greatest = _constant(x.dtype, parameters.greatest)
-    clamped = (x < least).where(least, x)
-    clamped = (greatest < clamped).where(greatest, clamped)
+    clamped = (x < parameters.least).where(parameters.least, x)
+    clamped = (clamped > parameters.greatest).where(parameters.greatest, clamped)
     # The low bits of `rounded` are half + bias: shifted, they are the float 2**half.
-    rounder = _constant(x.dtype, layout.rounder + layout.bias)
-    rounded = _multiply_add(clamped, _constant(x.dtype, parameters.scale), rounder, target)
-    half = rounded + _constant(x.dtype, -rounder.arg)
-    rest = _multiply_add(half, _constant(x.dtype, -parameters.high), clamped, target)
+    rounder = layout.rounder + layout.bias
+    rounded = _multiply_add(clamped, parameters.scale, rounder, target)
+    half = rounded + -rounder
+    rest = _multiply_add(half, -parameters.high, clamped, target)
     if parameters.low:
-        rest = _multiply_add(half, _constant(x.dtype, -parameters.low), rest, target)
-    unsigned = layout.unsigned.vec(x.dtype.lanes)
-    power_bits = rounded.bitcast(unsigned) << _constant(unsigned, layout.mantissa)
-    power = power_bits.bitcast(x.dtype)
+        rest = _multiply_add(half, -parameters.low, rest, target)
+    bits = rounded.bitcast(layout.unsigned.vec(x.dtype.lanes))
+    power = (bits << layout.mantissa).bitcast(x.dtype)
     # Two multiplications reach from inf to the subnormal numbers; only the last one rounds.
     return _polynomial(rest, parameters.polynomial, target) * power * power
 
@@ -317,33 +313,29 @@ def _circular(x: UOp, quarter: int, sign: UOp | None, target: Target) -> UOp:
     layout, parameters = _LAYOUTS[x.dtype.scalar], _CIRCULAR[x.dtype.scalar]
     dtype, unsigned = x.dtype, layout.unsigned.vec(x.dtype.lanes)
     top = layout.unsigned.itemsize * 8 - 1
-    bits = x.bitcast(unsigned) & _constant(unsigned, (1 << top) - 1)
+    bits = x.bitcast(unsigned) & ((1 << top) - 1)
     size = bits.bitcast(dtype)
     # |x| = quarters * pi / 2 + angle: subtract parts of pi / 2, each product exact but the last.
-    rounder = _constant(dtype, layout.rounder)
-    rounded = _multiply_add(size, _constant(dtype, 2 / math.pi), rounder, target)
-    count = rounded + _constant(dtype, -layout.rounder)
+    rounded = _multiply_add(size, 2 / math.pi, layout.rounder, target)
+    count = rounded + -layout.rounder
     angle = size
     for part in parameters.parts:
-        angle = _multiply_add(count, _constant(dtype, -part), angle, target)
+        angle = _multiply_add(count, -part, angle, target)
     far_quarters, far_angle = _reduce_far(bits, layout, parameters.limit, dtype)
-    near = size < _constant(dtype, 2.0**parameters.limit)
+    near = size < 2.0**parameters.limit
     quarters = near.where(rounded.bitcast(unsigned), far_quarters)
     angle = near.where(angle, far_angle)
-    angle = (size < _constant(dtype, math.inf)).where(angle, _constant(dtype, math.nan))
-    if quarter:
-        quarters = quarters + _constant(unsigned, quarter)
+    angle = (size < math.inf).where(angle, math.nan)
+    quarters = quarters + quarter if quarter else quarters
     # Odd quarters take the cosine of the angle, the second half of the turn changes the sign.
-    odd = (quarters & _constant(unsigned, 1)).not_equal(_constant(unsigned, 0))
+    odd = (quarters & 1).not_equal(0)
     square = angle * angle
-    sine = _multiply_add(
-        angle * square, _polynomial(square, parameters.sine, target), angle, target
-    )
-    start = _multiply_add(square, _constant(dtype, -0.5), _constant(dtype, 1.0), target)
-    cosine = _multiply_add(
-        square * square, _polynomial(square, parameters.cosine, target), start, target
-    )
-    flip = (quarters & _constant(unsigned, 2)) << _constant(unsigned, top - 1)
+    slope = _polynomial(square, parameters.sine, target)
+    sine = _multiply_add(angle * square, slope, angle, target)
+    start = _multiply_add(square, -0.5, 1.0, target)
+    bend = _polynomial(square, parameters.cosine, target)
+    cosine = _multiply_add(square * square, bend, start, target)
+    flip = (quarters & 2) << (top - 1)
     flip = flip if sign is None else flip ^ sign
     return (odd.where(cosine, sine).bitcast(unsigned) ^ flip).bitcast(dtype)
 
@@ -356,12 +348,10 @@ def _reduce_far(bits: UOp, layout: _Layout, limit: int, dtype: DType) -> tuple[U
     of a turn (Payne and Hanek).
     """
     wide = dtypes.uint64.vec(dtype.lanes)
-    mantissa = bits & _constant(bits.dtype, (1 << layout.mantissa) - 1)
-    mantissa = (mantissa | _constant(bits.dtype, 1 << layout.mantissa)).cast(wide)
+    hidden = 1 << layout.mantissa
+    mantissa = ((bits & (hidden - 1)) | hidden).cast(wide)
     first = layout.bias + limit
-    exponent = (bits >> _constant(bits.dtype, layout.mantissa)) + _constant(
-        bits.dtype, bits.dtype.max + 1 - first
-    )
+    exponent = (bits >> layout.mantissa) + -first
     start = exponent.cast(wide)
     # Where the exponent is smaller the result is not used; the shifts stay in range all the same.
     double = layout.mantissa > 32
@@ -369,55 +359,46 @@ def _reduce_far(bits: UOp, layout: _Layout, limit: int, dtype: DType) -> tuple[U
     padding = layout.mantissa - limit
     total = TURN >> (TURN_BITS + padding - 64 * words)
     table = [
-        _constant(wide, (total >> (64 * (words - 1 - word))) & (2**64 - 1)) for word in range(words)
+        UOp.const((total >> (64 * (words - 1 - word))) & (2**64 - 1), wide) for word in range(words)
     ]
     window = _window(table, start, 2 if double else 1)
     turns = mantissa * window[0]
     if double:
         turns = turns + _multiply_high(mantissa, window[1])
-    quarters = (turns + _constant(wide, 1 << 61)) >> _constant(wide, 62)
-    angle = (turns << _constant(wide, 2)).bitcast(dtypes.int64.vec(dtype.lanes)).cast(dtype)
-    return quarters.cast(bits.dtype), angle * _constant(dtype, math.pi / 2**65)
+    quarters = (turns + (1 << 61)) >> 62
+    angle = (turns << 2).bitcast(dtypes.int64.vec(dtype.lanes)).cast(dtype)
+    return quarters.cast(bits.dtype), angle * (math.pi / 2**65)
 
 
 def _window(words: list[UOp], start: UOp, count: int) -> list[UOp]:
     """`count` words of 64 bits from bit `start` of a row of words, the first being the highest."""
-    wide = start.dtype
     levels = range((len(words) - count - 1).bit_length() - 1, -1, -1)
     for level in levels:
         needed = count + (1 << level)
-        bit = (start & _constant(wide, 64 << level)).not_equal(_constant(wide, 0))
+        bit = (start & (64 << level)).not_equal(0)
         step = 1 << level
         words = [
             bit.where(words[i + step], words[i]) if i + step < len(words) else words[i]
             for i in range(min(needed, len(words)))
         ]
-    shift = start & _constant(wide, 63)
-    rest = shift ^ _constant(wide, 63)
-    one = _constant(wide, 1)
-    return [(words[i] << shift) | ((words[i + 1] >> one) >> rest) for i in range(count)]
+    shift = start & 63
+    return [(words[i] << shift) | ((words[i + 1] >> 1) >> (shift ^ 63)) for i in range(count)]
 
 
 def _multiply_high(x: UOp, y: UOp) -> UOp:
     """The upper 64 bits of a product of 64-bit numbers, at most 2 too small."""
-    low = _constant(x.dtype, 0xFFFFFFFF)
-    half = _constant(x.dtype, 32)
-    x_high, y_high = x >> half, y >> half
-    crossed = ((x_high * (y & low)) >> half) + (((x & low) * y_high) >> half)
+    low = 0xFFFFFFFF
+    x_high, y_high = x >> 32, y >> 32
+    crossed = ((x_high * (y & low)) >> 32) + (((x & low) * y_high) >> 32)
     return x_high * y_high + crossed
 
 
-def _constant(dtype: DType, value: Scalar) -> UOp:
-    if dtype.is_float:
-        value = round_float(dtype, float(value))
-    return UOp(Op.CONST, dtype, (), value)
-
-
-def _multiply_add(x: UOp, y: UOp, z: UOp, target: Target) -> UOp:
+def _multiply_add(x: UOp, y: UOp | float, z: UOp | float, target: Target) -> UOp:
     """x * y + z, rounded once where the target can."""
-    if "MULACC" in target.operations:
-        return UOp(Op.MULACC, x.dtype, (x, y, z))
-    return x * y + z
+    if "MULACC" not in target.operations:
+        return x * y + z
+    others = [part if isinstance(part, UOp) else x.const_like(part) for part in (y, z)]
+    return x.alu(Op.MULACC, *others)
 
 
 def _divide(x: UOp, y: UOp, target: Target) -> UOp:
@@ -428,7 +409,7 @@ def _divide(x: UOp, y: UOp, target: Target) -> UOp:
 
 def _polynomial(x: UOp, coefficients: tuple[float, ...], target: Target) -> UOp:
     """The sum of coefficients[i] * x**i."""
-    total = _constant(x.dtype, coefficients[-1])
+    total = x.const_like(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        total = _multiply_add(total, x, _constant(x.dtype, coefficient), target)
+        total = _multiply_add(total, x, coefficient, target)
     return total
