@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
+from kernelet import pipeline
+from kernelet.base.config import Context
 from kernelet.base.target import Target
 from kernelet.graph.uop import UOp
 from kernelet.lower import heuristics
 from kernelet.lower.transforms import Plan
 from kernelet.runtime import device
-from tests.properties.graph_runs import check, on_device
+from tests.properties.graph_runs import VECTORS, check, on_device
+from tests.properties.hard_graphs import HARD, hard_problem
 from tests.properties.random_graphs import RandomGraph
 from tests.properties.random_plans import random_plan
 from tests.properties.symbolic_graphs import SYMBOLIC, symbolic_problem
@@ -60,3 +64,18 @@ def test_machine_code_gives_the_values_of_the_graph(
 @pytest.mark.parametrize("value", [1, 2, 5, 16, 17, 20])
 def test_variable_sizes_give_the_values_of_the_graph(name: str, value: int) -> None:
     check(symbolic_problem(name, value))
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_graphs_keep_their_values(name: str) -> None:
+    check(hard_problem(name))
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_graphs_are_compiled_in_seconds(name: str) -> None:
+    problem = hard_problem(name)
+    start = time.process_time()
+    with Context(VERIFY=0):
+        for kernel in dict.fromkeys(problem.schedule().kernels):
+            pipeline.lower(kernel, VECTORS)
+    assert time.process_time() - start < 3
