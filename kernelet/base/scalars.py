@@ -136,11 +136,6 @@ def store(dtype_name: str) -> Store:
     return _STORE[dtype_name]
 
 
-def rounding(dtype_name: str) -> Round:
-    """The function that makes a number an element: rounds floats, wraps integers."""
-    return _ROUND[dtype_name]
-
-
 def _out_of_range(name: str, size: int, memory: memoryview, offset: int) -> IndexError:
     elements = len(memory) // size
     return IndexError(f"element {offset} of {name} memory that holds {elements} elements")

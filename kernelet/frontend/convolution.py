@@ -58,20 +58,10 @@ class Convolution(Pooling):
         dilation: PerAxis = 1,
         groups: int = 1,
     ) -> Self:
-        """`conv2d` along one axis, with PyTorch's order of arguments."""
+        """`conv2d` with PyTorch's order of arguments."""
         return self.conv2d(weight, bias, groups, stride, dilation, padding)
 
-    def conv3d(
-        self,
-        weight: Self,
-        bias: Self | None = None,
-        stride: PerAxis = 1,
-        padding: Padding = 0,
-        dilation: PerAxis = 1,
-        groups: int = 1,
-    ) -> Self:
-        """`conv2d` along three axes, with PyTorch's order of arguments."""
-        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+    conv3d = conv1d
 
     def conv_transpose2d(
         self,

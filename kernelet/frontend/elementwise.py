@@ -176,10 +176,6 @@ class Elementwise(Primitives):
             result = (result > max).where(max, result)
         return result
 
-    def clip(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
-        """The same as `clamp`."""
-        return self.clamp(min, max)
-
     def abs(self) -> Self:
         """The distance from zero; ``np.abs(x)``."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
@@ -472,6 +468,7 @@ class Elementwise(Primitives):
     remainder = mod
     negative = neg
     absolute = abs
+    clip = clamp
     fix = trunc
     greater, less, not_equal = gt, lt, ne
     greater_equal, less_equal = ge, le

@@ -92,9 +92,7 @@ class LinearAlgebra(Cumulative):
         scaled = scaled if alpha == 1 else scaled * alpha
         return scaled + (self if beta == 1 else self * beta)
 
-    def baddbmm(self, left: Self, right: Self, *, beta: float = 1, alpha: float = 1) -> Self:
-        """`addmm` over lists of matrices."""
-        return self.addmm(left, right, beta=beta, alpha=alpha)
+    baddbmm = addmm
 
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None

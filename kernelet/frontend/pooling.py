@@ -32,7 +32,7 @@ class Pooling(Reduction):
         keep = self.ndim - len(windows)
         batch = self.shape[:keep]
         slides = [
-            Slide(window, known(length))
+            Slide.of(window, known(length))
             for window, length in zip(windows, self.shape[keep:], strict=True)
         ]
         zeros = ((0, 0),) * keep

@@ -312,11 +312,6 @@ class Primitives(ABC):
             right.cast(dtype)._broadcast_to(shape),
         )
 
-    def _binary(self, op: Op, other: Self | Scalar, name: str, *, reverse: bool = False) -> Self:
-        """`op` of this and `other` after broadcasting and promotion; `name` is for messages."""
-        left, right = self._matched(other, name)
-        return right._alu(op, left) if reverse else left._alu(op, right)
-
     def _floating(self) -> Self:
         """This tensor if it has floats, else its values as floats of the default type."""
         return self if self.dtype.is_float else self.cast(dtypes.default_float)

@@ -56,10 +56,6 @@ class Shaping(Elementwise):
             )
         return self._reshape(wanted)
 
-    def view(self, *shape: Dim | Sequence[Dim]) -> Self:
-        """The same as `reshape`."""
-        return self.reshape(*shape)
-
     def reshape_as(self, other: Self) -> Self:
         """In the shape of `other`."""
         return self.reshape(other.shape)
@@ -114,10 +110,6 @@ class Shaping(Elementwise):
             order[first], order[second] = second, first
         return self._permute(tuple(order))
 
-    def swapaxes(self, dim0: int, dim1: int) -> Self:
-        """The same as `transpose`."""
-        return self.transpose(dim0, dim1)
-
     @property
     def T(self) -> Self:
         """With all axes in reverse order."""
@@ -137,8 +129,6 @@ class Shaping(Elementwise):
         }
         rest = iter([axis for axis in range(self.ndim) if axis not in goal.values()])
         return self.permute([goal[at] if at in goal else next(rest) for at in range(self.ndim)])
-
-    moveaxis, swapdims = movedim, swapaxes
 
     # ---- repeating ----
 
@@ -163,10 +153,6 @@ class Shaping(Elementwise):
         """Expanded to the shape of `other`."""
         return self.expand(other.shape)
 
-    def broadcast_to(self, *shape: Dim | Sequence[Dim]) -> Self:
-        """The same as `expand`."""
-        return self.expand(*shape)
-
     def repeat(self, *repeats: int | Sequence[int]) -> Self:
         """The whole tensor again and again along each axis; ``np.tile(x, repeats)``."""
         counts = flat_shape(repeats)
@@ -187,6 +173,13 @@ class Shaping(Elementwise):
         split = self._reshape((*before, size, 1, *after))
         grown = split._expand((*before, size, repeats, *after))
         return grown.reshape((*before, product((size, repeats)), *after))
+
+    # ---- names that PyTorch and numpy users know too ----
+
+    view = reshape
+    swapaxes = swapdims = transpose
+    moveaxis = movedim
+    broadcast_to = expand
 
 
 def _quotient(total: Dim, rest: Dim) -> Dim | None:

@@ -64,57 +64,32 @@ class Slide:
     """
 
     window: Window
-    length: int
+    count: int  # how many windows there are
+    pads: tuple[int, int]  # zeros before and after the axis; negative crops are left to the cuts
+    whole: int  # the length of the padded axis
+    repeats: tuple[int, ...]  # how often it is repeated, as axes: none without overlap
+    cut: tuple[int, int]  # the part of all that which the rows cover
+    rows: tuple[int, int]  # the two axes that the part becomes
+    row_cut: tuple[tuple[int, int], tuple[int, int]]  # what is kept of them
 
-    @property
-    def count(self) -> int:
-        """How many windows there are."""
-        return self.window.count(self.length)
-
-    @property
-    def pads(self) -> tuple[int, int]:
-        """Zeros before and after the axis, negative crops left to `cut` and `row_cut`."""
-        window, used = self.window, self.count * self.window.stride
+    @staticmethod
+    def of(window: Window, length: int) -> Slide:
+        """How `window` slides along an axis of `length` elements."""
+        count, size, dilation = window.count(length), window.size, window.dilation
+        used = count * window.stride
+        room = used - window.before - length
+        before = max(window.before, 0 if window.is_block else window.reach - 1)
+        after = max(room, 0) if window.is_block else max(room + dilation, dilation)
+        whole = before + length + after
+        seen = (before - window.before, before - window.before + used)
+        pads = (before, after)
         if window.is_block:
-            return max(window.before, 0), max(used - window.before - self.length, 0)
-        before = max(window.before, window.reach - 1)
-        room = used - window.before - self.length + window.dilation
-        return before, max(room, window.dilation)
-
-    @property
-    def whole(self) -> int:
-        """The length of the padded axis."""
-        return sum(self.pads) + self.length
-
-    @property
-    def cut(self) -> tuple[int, int]:
-        """The part of the padded axis, repeated where windows overlap, that the rows cover."""
-        window = self.window
-        if window.is_block:
-            begin = self.pads[0] - window.before
-            return begin, begin + self.count * window.stride
-        return window.reach - 1, window.size * self.whole - window.dilation
-
-    @property
-    def repeats(self) -> tuple[int, ...]:
-        """How often the padded axis is repeated, as axes: none where windows do not overlap."""
-        return () if self.window.is_block else (self.window.size,)
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """The two axes that the part becomes."""
-        if self.window.is_block:
-            return self.count, self.window.stride
-        return self.window.size, self.whole - self.window.dilation
-
-    @property
-    def row_cut(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """What is kept of these two axes."""
-        window = self.window
-        if window.is_block:
-            return (0, self.count), (0, window.size)
-        begin = self.pads[0] - window.before
-        return (0, window.size), (begin, begin + self.count * window.stride)
+            kept = ((0, count), (0, size))
+            return Slide(window, count, pads, whole, (), seen, (count, window.stride), kept)
+        cut = (window.reach - 1, size * whole - dilation)
+        return Slide(
+            window, count, pads, whole, (size,), cut, (size, whole - dilation), ((0, size), seen)
+        )
 
 
 def per_axis(call: str, name: str, value: PerAxis, count: int) -> tuple[int, ...]:

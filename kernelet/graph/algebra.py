@@ -267,15 +267,3 @@ ALGEBRA = RuleSet(
 def simplify(root: UOp) -> UOp:
     """The graph with every rule of the algebra applied."""
     return graph_rewrite(root, ALGEBRA)
-
-
-# ---- loops: apart, for a LOOP or END node may still need its RANGE ----
-
-
-@rule(UPat(Op.RANGE, name="loop"))
-def unit_loop_is_zero(loop: UOp) -> UOp | None:
-    """range(1) -> 0"""
-    return loop.const_like(0) if loop.bounds.max == 0 else None
-
-
-UNIT_LOOPS = RuleSet("unit loops", unit_loop_is_zero)

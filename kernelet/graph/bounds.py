@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelet.base.dtype import DType, Scalar
-from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 
 if TYPE_CHECKING:
     from kernelet.graph.uop import UOp
@@ -19,20 +19,7 @@ class Bounds(NamedTuple):
     max: Scalar
 
 
-_UNCHANGED = frozenset(
-    {
-        Op.RESHAPE,
-        Op.PERMUTE,
-        Op.EXPAND,
-        Op.SHRINK,
-        Op.FLIP,
-        Op.CONTIGUOUS,
-        Op.DETACH,
-        Op.COPY,
-        Op.BIND,
-        Op.EXTRACT,
-    }
-)
+_UNCHANGED = (MOVEMENT - {Op.PAD}) | {Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.BIND, Op.EXTRACT}
 _DIVISIONS = frozenset({Op.IDIV, Op.MOD, Op.TRUNCDIV, Op.TRUNCMOD})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from kernelet.base.dtype import dtypes, round_to
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.movement import multiply_dims, normal_shape, subtract_dims
+from kernelet.graph.movement import normal_shape, product_of, subtract_dims
 from kernelet.graph.ops import COMPARISONS, MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import BufferArg, ParamArg, ReduceArg, UOp, VariableArg
 
@@ -140,28 +140,17 @@ def check_movement(node: UOp) -> str | None:
     return _MOVEMENT_CHECKS[node.op](node, source.shape)
 
 
+def _bounds(dim: Dim) -> tuple[int, int]:
+    return (dim, dim) if isinstance(dim, int) else (int(dim.bounds.min), int(dim.bounds.max))
+
+
 def _may_equal(left: Dim, right: Dim) -> bool:
-    if isinstance(left, int) and isinstance(right, int):
-        return left == right
-    apart = subtract_dims(left, right)
-    if isinstance(apart, int):
-        return apart == 0
-    return bool(apart.bounds.min <= 0 <= apart.bounds.max)
-
-
-def _numel(shape: Shape) -> Dim:
-    total: Dim = 1
-    for dim in shape:
-        total = multiply_dims(total, dim)
-    return total
-
-
-def _least(dim: Dim) -> int:
-    return dim if isinstance(dim, int) else int(dim.bounds.min)
+    low, high = _bounds(subtract_dims(left, right))
+    return low <= 0 <= high
 
 
 def _reshape(node: UOp, shape: Shape) -> str | None:
-    if _may_equal(_numel(shape), _numel(node.arg)):
+    if _may_equal(product_of(shape), product_of(node.arg)):
         return None
     return f"{shape} and {node.arg} do not have the same number of elements"
 
@@ -184,7 +173,7 @@ def _expand(node: UOp, shape: Shape) -> str | None:
 def _pad(node: UOp, shape: Shape) -> str | None:
     if len(node.arg) != len(shape):
         return f"{node.arg} is not a pair for each of {len(shape)} axes"
-    if any(_least(amount) < 0 for pair in node.arg for amount in pair):
+    if any(_bounds(amount)[0] < 0 for pair in node.arg for amount in pair):
         return f"{node.arg} may be negative"
     return None
 
@@ -194,13 +183,9 @@ def _shrink(node: UOp, shape: Shape) -> str | None:
         return f"{node.arg} is not a pair for each of {len(shape)} axes"
     for (begin, end), size in zip(node.arg, shape, strict=True):
         room = [begin, subtract_dims(end, begin), subtract_dims(size, end)]
-        if any(_greatest(amount) < 0 for amount in room):
+        if any(_bounds(amount)[1] < 0 for amount in room):
             return f"{begin}..{end} is not inside 0..{size}"
     return None
-
-
-def _greatest(dim: Dim) -> int:
-    return dim if isinstance(dim, int) else int(dim.bounds.max)
 
 
 def _flip(node: UOp, shape: Shape) -> str | None:

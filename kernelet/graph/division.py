@@ -9,7 +9,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import gcd
 from typing import NamedTuple
 
@@ -31,7 +31,6 @@ class Terms(NamedTuple):
 TRUE = UOp.const(True, dtypes.bool)
 FALSE = UOp.const(False, dtypes.bool)
 ZERO = UOp.const(0, dtypes.index)
-ONE = UOp.const(1, dtypes.index)
 
 
 def index_const(value: int) -> UOp:
@@ -151,14 +150,6 @@ def add_index(left: UOp, right: UOp) -> UOp:
     for atom, factor in second.coefficients.items():
         coefficients[atom] = coefficients.get(atom, 0) + factor
     return sum_of(first.constant + second.constant, coefficients)
-
-
-def sum_indices(indices: Iterable[UOp]) -> UOp:
-    """The sum of several indices."""
-    total = ZERO
-    for index in indices:
-        total = add_index(total, index)
-    return total
 
 
 def scale_index(index: UOp, factor: Dim) -> UOp:

@@ -133,9 +133,6 @@ OP_TABLE: dict[Op, OpInfo] = {
 }
 
 ELEMENTWISE = frozenset(OP_TABLE)
-UNARY = frozenset(op for op, info in OP_TABLE.items() if info.arity == 1)
-BINARY = frozenset(op for op, info in OP_TABLE.items() if info.arity == 2)
-TERNARY = frozenset(op for op, info in OP_TABLE.items() if info.arity == 3)
 COMMUTATIVE = frozenset(op for op, info in OP_TABLE.items() if info.commutative)
 COMPARISONS = frozenset(op for op, info in OP_TABLE.items() if info.compares)
 MOVEMENT = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP})

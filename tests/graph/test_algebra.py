@@ -5,12 +5,12 @@ import math
 import pytest
 
 from kernelet.base.dtype import DType, dtypes
-from kernelet.graph.algebra import ALGEBRA, UNIT_LOOPS, holds_every
+from kernelet.graph.algebra import ALGEBRA, holds_every
 from kernelet.graph.fold import constant_value
 from kernelet.graph.ops import Op
 from kernelet.graph.pattern import EVERY, Rule
 from kernelet.graph.rewrite import RuleSet, graph_rewrite
-from kernelet.graph.uop import RangeArg, UOp, VariableArg
+from kernelet.graph.uop import UOp, VariableArg
 from tests.reference.evaluate import evaluate
 
 F32, I32, INDEX = dtypes.float32, dtypes.int32, dtypes.index
@@ -138,14 +138,6 @@ def test_a_lossless_cast_is_one_that_holds_every_value() -> None:
                 for value in samples[narrow]
             )
             assert holds_every(wide, narrow) == exact, (narrow, wide)
-
-
-def test_a_loop_of_one_turn_is_zero() -> None:
-    def loop(size: int) -> UOp:
-        return UOp(Op.RANGE, INDEX, (UOp.const(size, INDEX),), RangeArg(0, "loop"))
-
-    assert graph_rewrite(loop(1) * 4 + I, UNIT_LOOPS + ALGEBRA) is I
-    assert graph_rewrite(loop(2), UNIT_LOOPS) is loop(2)
 
 
 def test_deep_graphs_simplify_without_recursion() -> None:
