@@ -105,6 +105,7 @@ class Elementwise(Primitives):
         if not left.dtype.is_float:
             return left._counting()._alu(Op.MOD, right._counting())
         rest = left - left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor() * right
+        rest = left._fits_in(right).where(left, rest)
         # The quotient is rounded, so the rest can fall one divisor to the wrong side of zero.
         wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, right._below(0))
         return wrong.where(rest + right, rest)
@@ -112,7 +113,12 @@ class Elementwise(Primitives):
     def fmod(self, other: Self | Scalar) -> Self:
         """The rest with the sign of the dividend; ``np.fmod(x, other)``."""
         left, right = self._matched(other, "fmod")
-        return left - left.div(right, rounding_mode="trunc") * right
+        rest = left - left.div(right, rounding_mode="trunc") * right
+        return left._fits_in(right).where(left, rest) if left.dtype.is_float else rest
+
+    def _fits_in(self, divisor: Self) -> Self:
+        """Whether a number is divided by an infinite one."""
+        return divisor.abs().eq(math.inf) & self.abs().lt(math.inf)
 
     def neg(self) -> Self:
         """``-x``."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from kernelet.base.dtype import Scalar, dtypes
+from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.primitives import Primitives
@@ -83,9 +83,15 @@ class Functions(Elementwise):
 
     def logaddexp(self, other: Self) -> Self:
         """``log(exp(x) + exp(other))`` without overflow; ``np.logaddexp(x, other)``."""
+        left, right = self._floating()._matched(other, "logaddexp")
         # Where both are the same infinity their difference would be NaN.
-        gap = self.eq(other).where(0.0, self - other).abs()
-        return self.maximum(other) + (-gap).exp().log1p()
+        same = left.eq(right) & left.abs().eq(math.inf)
+        gap = same.where(0.0, left - right)
+        tail = (-gap.abs()).exp().log1p()
+        value = left.maximum(right) + tail
+        # Smooth, though the greater of two is not: right + softplus(gap).
+        smooth = right + (gap.maximum(0) + tail)._known_as("softplus", gap)
+        return value._known_as("identity", smooth)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
         """``c[0] + c[1] * x + c[2] * x**2 + ...``."""
@@ -152,6 +158,8 @@ class Functions(Elementwise):
         """``base ** x``."""
         if isinstance(base, float) or self.dtype.is_float:
             power = self._floating()
+            if base == 1:
+                return power._whole_power(0)
             if base > 0 and math.isfinite(base):
                 return (power * math.log2(base)).exp2()
             return power._constant(base)._float_power(power)
@@ -169,10 +177,11 @@ class Functions(Elementwise):
         # log2(1) * inf and log2(inf) * 0 are NaN, where the power is 1.
         size = (self.abs().eq(1) | power.eq(0)).where(1.0, size)
         whole = power.eq(power.trunc())
-        odd = (power * 0.5).ne((power * 0.5).trunc())
+        odd = whole & (power * 0.5).ne((power * 0.5).trunc())
         negative = whole.where(odd.where(-size, size), self.isinf().where(size, math.nan))
         at_zero = power.eq(1).where(self, (power < 1).where(self.sqrt(), 0.0))
         at_zero = (power < 0).where(odd.where(self.reciprocal(), math.inf), at_zero)
+        at_zero = power.ne(power).where(math.nan, at_zero)
         result = (self < 0).where(negative, self.eq(0).where(at_zero, size))
         return power.eq(0).where(1.0, result)
 
@@ -227,10 +236,23 @@ class Functions(Elementwise):
 
     def atan2(self, other: Self) -> Self:
         """The angle of the point (other, x); ``np.arctan2(x, other)``."""
-        angle = (self / other).atan()
-        turned = (self < 0).where(angle - math.pi, angle + math.pi)
-        straight = self.sign() * (math.pi / 2)
-        return other.eq(0).where(straight, (other < 0).where(turned, angle))
+        y, x = self._floating()._matched(other, "atan2")
+        steep = x.abs() < y.abs()
+        top, bottom = steep.where(x, y), steep.where(y, x)
+        ratio = bottom.eq(0).where(top, top / bottom)
+        # Of two infinities the ratio is 1; two zeros have their signs alone.
+        endless = top.abs().eq(math.inf) & bottom.abs().eq(math.inf)
+        equal = (top < 0).ne(bottom < 0).where(-1.0, 1.0)
+        angle = endless.where(equal.cast(y.dtype), ratio).atan()
+        below, behind = y._has_minus(), x._has_minus()
+        turned = below.where(angle - math.pi, angle + math.pi)
+        upright = y._constant(math.pi / 2)
+        straight = below.where(-upright, upright) - angle
+        return steep.where(straight, behind.where(turned, angle))
+
+    def _has_minus(self) -> Self:
+        """Whether a sign is negative, that of a zero included."""
+        return (self < 0) | (self.eq(0) & (self.reciprocal() < 0))
 
     def asin(self) -> Self:
         """``np.arcsin(x)``."""
@@ -273,14 +295,15 @@ class Functions(Elementwise):
         size = value.abs()
         grown = size + size.square() / (1 + (size.square() + 1).sqrt())
         # Far out the square would overflow, and the 1 beside it is lost anyway.
-        angle = (size > 1e8).where(size.log() + _LOG_2, grown.log1p())
+        angle = (size > _far_out(value.dtype)).where(size.log() + _LOG_2, grown.log1p())
         return (value < 0).where(-angle, angle)._known_as("asinh", value)
 
     def acosh(self) -> Self:
         """``np.arccosh(x)``."""
         value = self._floating()
         root = ((value - 1) * (value + 1)).sqrt()
-        angle = (value > 1e8).where(value.log() + _LOG_2, (value + root).log())
+        far = _far_out(value.dtype)
+        angle = (value > far).where(value.log() + _LOG_2, (value + root).log())
         return angle._known_as("acosh", value)
 
     def atanh(self) -> Self:
@@ -306,3 +329,8 @@ class Functions(Elementwise):
 
     arctan, arctan2, arcsin, arccos = atan, atan2, asin, acos
     arcsinh, arccosh, arctanh = asinh, acosh, atanh
+
+
+def _far_out(dtype: DType) -> float:
+    """From where on 1 is nothing beside a square, which does not overflow yet."""
+    return 100.0 if dtype is dtypes.float16 else 1e8

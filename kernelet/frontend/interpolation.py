@@ -7,7 +7,9 @@ Out: `Interpolation`, one axis after the other, from whole-number positions, so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Self
 
 from kernelet.base.dtype import dtypes
@@ -19,6 +21,7 @@ from kernelet.frontend.windows import known
 
 _LINEAR = ("linear", "bilinear", "trilinear")
 _NEAREST = ("nearest", "nearest-exact")
+_FINEST = 10000  # of the denominators of scales
 
 
 class Interpolation(Reduction, Indexing):
@@ -50,17 +53,17 @@ class Interpolation(Reduction, Indexing):
                 "to align. Leave it out, or use another mode."
             )
         result = self
-        for axis, wanted in self._wanted_sizes(size, scale_factor):
+        for axis, wanted, pace in self._wanted_sizes(size, scale_factor):
             if mode in _LINEAR:
-                result = result._resized_linear(axis, wanted, align_corners)
+                result = result._resized_linear(axis, wanted, pace, align_corners)
             else:
-                result = result._resized_nearest(axis, wanted, mode == "nearest-exact")
+                result = result._resized_nearest(axis, wanted, pace, mode == "nearest-exact")
         return result
 
     def _wanted_sizes(
         self, size: int | Sequence[int] | None, scale: float | Sequence[float] | None
-    ) -> list[tuple[int, int]]:
-        """(axis, size) for each axis that changes."""
+    ) -> list[tuple[int, int, Fraction]]:
+        """(axis, size, old elements for each new one) for each axis that changes."""
         given = scale if size is None else size
         space = self.ndim - 2
         count = space if isinstance(given, int | float) or given is None else len(given)
@@ -73,32 +76,37 @@ class Interpolation(Reduction, Indexing):
         lengths = [known(dim) for dim in self.shape[first:]]
         numbers = (given,) * count if isinstance(given, int | float) else tuple(given)
         if size is None:
-            numbers = tuple(
-                int(length * number) for length, number in zip(lengths, numbers, strict=True)
-            )
-        if min(numbers) < 1:
+            scales = [Fraction(number).limit_denominator(_FINEST) for number in numbers]
+            sizes = [math.floor(old * by) for old, by in zip(lengths, scales, strict=True)]
+            paces = [1 / by if by else Fraction(1) for by in scales]
+        else:
+            sizes = [int(number) for number in numbers]
+            paces = [Fraction(old, max(new, 1)) for old, new in zip(lengths, sizes, strict=True)]
+        if min(sizes) < 1:
             raise ArgumentError(
-                f"interpolate: the size would be {numbers}. Each axis needs at least 1 element."
+                f"interpolate: the size would be {tuple(sizes)}. Each axis needs at least 1 "
+                "element."
             )
-        pairs = enumerate(zip(lengths, numbers, strict=True))
-        return [(first + place, int(new)) for place, (old, new) in pairs if old != new]
+        wanted = enumerate(zip(sizes, paces, strict=True), first)
+        return [(axis, new, pace) for axis, (new, pace) in wanted if pace != 1]
 
-    def _resized_nearest(self, axis: int, size: int, exact: bool) -> Self:
-        length = known(self.shape[axis])
-        if size % length == 0:
-            return self.repeat_interleave(size // length, axis)
+    def _resized_nearest(self, axis: int, size: int, pace: Fraction, exact: bool) -> Self:
+        if pace.numerator == 1:
+            return self.repeat_interleave(pace.denominator, axis)
         place = self._arange(size, dtypes.int64)
-        index = (place * 2 + 1) * length // (2 * size) if exact else place * length // size
+        old, new = pace.numerator, pace.denominator
+        index = (place * 2 + 1) * old // (2 * new) if exact else place * old // new
         return self.index_select(axis, index)
 
-    def _resized_linear(self, axis: int, size: int, align_corners: bool) -> Self:
+    def _resized_linear(self, axis: int, size: int, pace: Fraction, align_corners: bool) -> Self:
         length = known(self.shape[axis])
         place = self._arange(size, dtypes.int64)
         # The place of each new element among the old ones is top / bottom.
         if align_corners:
             top, bottom = place * (length - 1), max(size - 1, 1)
         else:
-            top, bottom = ((place * 2 + 1) * length - size).maximum(0), 2 * size
+            old, new = pace.numerator, pace.denominator
+            top, bottom = ((place * 2 + 1) * old - new).maximum(0), 2 * new
         low = top // bottom
         high = (low + 1).minimum(length - 1)
         wide = self._widened()

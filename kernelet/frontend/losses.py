@@ -82,13 +82,10 @@ class Losses(Reduction, Activations):
         pos_weight: Self | None = None,
     ) -> Self:
         """`binary_crossentropy` of ``sigmoid(x)``, from x itself, without overflow."""
-        # log(1 + exp(-abs(x))) is what both logs have in common.
-        tail = (-self.abs()).exp().log1p()
-        negative = (self < 0).where(-self, 0.0)
-        if pos_weight is None:
-            return (negative + (1 - target) * self + tail)._reduced(reduction)
-        weight = 1 + (pos_weight - 1) * target
-        return ((1 - target) * self + weight * (negative + tail))._reduced(reduction)
+        tail = (-self).softplus()
+        if pos_weight is not None:
+            tail = tail * (1 + (pos_weight - 1) * target)
+        return ((1 - target) * self + tail)._reduced(reduction)
 
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """``target * (log(target) - x)`` for log-probabilities x; 0 where the target is 0.

@@ -304,12 +304,16 @@ class Reduction(Movement, Functions):
 
     def _peak(self, axes: tuple[int, ...]) -> Self:
         """The greatest element without gradient; 0 where that is not finite."""
+        if self._count(axes) == 0:
+            return self._fold(Op.ADD, axes, True)
         peak = self.detach().max(axes, True)
         return (peak.abs() < math.inf).where(peak, 0.0)
 
     def _shifted(self, axis: Axes, dtype: DTypeLike | None) -> tuple[Self, tuple[int, ...]]:
         axes = self.axes(axis)
         wide = (self if dtype is None else self.cast(dtype))._widened()
+        if self._count(axes) == 0:
+            return wide, axes
         # Any shift gives the same result, so no gradient needs to pass through this one.
         return wide - wide.detach().max(axes, True), axes
 

@@ -16,7 +16,7 @@ class BatchNorm:
     """Each channel normalised over the batch and the space axes.
 
     While training the statistics are those of the batch and the running ones move by `momentum`
-    towards them; otherwise the running ones are used, where they are kept.
+    towards them (None: become the mean of all so far); otherwise the running ones are used, where they are kept.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class BatchNorm:
         eps: float = 1e-5,
         affine: bool = True,
         track_running_stats: bool = True,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
     ) -> None:
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track_running_stats
@@ -60,10 +60,15 @@ class BatchNorm:
         count = x.numel() // self.num_features
         # One element has no unbiased variance: dividing by 0 would lose the running one for good.
         unbiased = variance * (count / max(count - 1, 1)) if isinstance(count, int) else variance
-        kept = 1 - self.momentum
-        self.running_mean.assign(self.running_mean * kept + mean * self.momentum)
-        self.running_var.assign(self.running_var * kept + unbiased * self.momentum)
         self.num_batches_tracked += 1
+        share: Tensor | float
+        if self.momentum is None:
+            share = 1 / self.num_batches_tracked.cast(self.running_mean.dtype)
+        else:
+            share = self.momentum
+        kept = 1 - share
+        self.running_mean.assign(self.running_mean * kept + mean * share)
+        self.running_var.assign(self.running_var * kept + unbiased * share)
 
 
 BatchNorm2d = BatchNorm3d = BatchNorm

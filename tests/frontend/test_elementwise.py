@@ -201,3 +201,11 @@ def test_lerp_and_the_fused_products_follow_their_formulas() -> None:
     assert x.lerp(y, 0.25).tolist() == [1.5, 3.0]
     assert x.addcmul(x, y, value=2).tolist() == [7.0, 26.0]
     assert x.addcdiv(y, x).tolist() == [4.0, 5.0]
+
+
+def test_the_rest_of_a_division_by_infinity() -> None:
+    x, y = np.array([5.0, -5.0, 0.0, inf, 5.0]), np.array([inf, inf, -inf, inf, -inf])
+    with np.errstate(invalid="ignore"):
+        rest, same_sign = np.mod(x, y), np.fmod(x, y)
+    np.testing.assert_array_equal((Tensor(x) % Tensor(y)).numpy(), rest)
+    np.testing.assert_array_equal(Tensor(x).fmod(Tensor(y)).numpy(), same_sign)

@@ -101,3 +101,41 @@ def test_powers_of_integers_are_exact_and_wrap() -> None:
 def test_powers_of_integers_to_fractions_are_floats() -> None:
     close(Tensor([4, 9]) ** 0.5, np.float32([2, 3]), 1e-6)
     assert (Tensor([2, 3]) ** 2.0).dtype is dtypes.float32
+
+
+def test_angles_of_points_on_the_axes_and_far_out() -> None:
+    corners = np.array([0.0, -0.0, 1.0, -2.0, inf, -inf, nan], np.float32)
+    y, x = (each.ravel() for each in np.meshgrid(corners, corners))
+    np.testing.assert_allclose(Tensor(y).atan2(Tensor(x)).numpy(), np.arctan2(y, x), rtol=1e-6)
+
+
+def test_slopes_of_angles_are_those_of_the_turn_also_on_the_axes() -> None:
+    y, x = Tensor([1.0, -2.0, 0.0, 3.0]), Tensor([0.0, 0.0, 2.0, -3.0])
+    up, right = y.atan2(x).sum().gradient(y, x)
+    np.testing.assert_allclose(up.tolist(), [0, 0, 0.5, -1 / 6], atol=1e-7)
+    np.testing.assert_allclose(right.tolist(), [-1, 0.5, 0, -1 / 6], atol=1e-7)
+
+
+def test_corners_of_powers() -> None:
+    corners = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, inf, -inf, nan], np.float32)
+    base, power = (each.ravel() for each in np.meshgrid(corners, corners))
+    with np.errstate(all="ignore"):
+        want = base**power
+    np.testing.assert_allclose((Tensor(base) ** Tensor(power)).numpy(), want)
+    assert (1 ** Tensor([inf, nan])).tolist() == [1, 1]
+
+
+def test_logaddexp_is_smooth_where_both_are_equal() -> None:
+    x, y = Tensor([0.0, 2.0]), Tensor([0.0, 2.0])
+    (slope,) = x.logaddexp(y).sum().gradient(x)
+    (bend,) = slope.sum().gradient(x)
+    assert (slope.tolist(), bend.tolist()) == ([0.5, 0.5], [0.25, 0.25])
+    ends = Tensor([-inf, inf, inf, 1.0])
+    assert ends.logaddexp(Tensor([-inf, inf, -inf, -inf])).tolist() == [-inf, inf, inf, 1.0]
+
+
+def test_inverse_hyperbolic_functions_of_large_halves() -> None:
+    x = np.array([300.0, 60000.0, 2.0], np.float16)
+    wide = x.astype(np.float32)
+    np.testing.assert_allclose(Tensor(x).asinh().numpy(), np.arcsinh(wide), rtol=2e-3)
+    np.testing.assert_allclose(Tensor(x).acosh().numpy(), np.arccosh(wide), rtol=2e-3)

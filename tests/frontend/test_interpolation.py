@@ -59,3 +59,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         x.interpolate(3, "nearest", align_corners=True)
     with pytest.raises(ArgumentError, match="at least 1"):
         x.interpolate(0)
+
+
+def test_a_scale_is_kept_where_it_does_not_divide_the_length() -> None:
+    x = np.array([[[0.0, 1.0, 2.0, 3.0, 4.0]]], np.float32)
+    found = Tensor(x).interpolate(scale_factor=0.5).numpy()
+    np.testing.assert_allclose(found, [[[0.5, 2.5]]])  # (place + 1/2) * 2 - 1/2
+    found = Tensor(x).interpolate(scale_factor=1.3, mode="nearest").numpy()
+    np.testing.assert_array_equal(found, [[[0.0, 0.0, 1.0, 2.0, 3.0, 3.0]]])

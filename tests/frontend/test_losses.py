@@ -139,3 +139,9 @@ def test_what_does_not_fit_is_said() -> None:
         x.cross_entropy(Tensor([0, 1]), "average")
     with pytest.raises(ArgumentError, match="label_smoothing=2"):
         x.sparse_categorical_crossentropy(Tensor([0, 1]), label_smoothing=2)
+
+
+def test_the_slope_of_a_loss_of_logits_at_zero() -> None:
+    x = Tensor([0.0, 0.0])
+    loss = x.binary_crossentropy_logits(Tensor([1.0, 0.0]), reduction="sum")
+    assert loss.gradient(x)[0].tolist() == [-0.5, 0.5]

@@ -198,3 +198,9 @@ def test_all_elements_may_be_close() -> None:
     x = Tensor([1.0, nan])
     assert not x.allclose(x).item()
     assert x.allclose(Tensor([1.000001, nan]), equal_nan=True).item()
+
+
+def test_softmax_of_nothing_is_nothing() -> None:
+    x = Tensor.zeros(2, 0)
+    assert x.softmax(1).shape == x.log_softmax(1).shape == (2, 0)
+    assert x.logsumexp(1).tolist() == [-inf, -inf]

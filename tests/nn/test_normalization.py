@@ -109,3 +109,14 @@ def test_weights_scale_and_biases_shift():
     layer.weight, layer.bias = Tensor([2.0] * 5), Tensor([1.0] * 5)
     want = normal(IMAGES, -1) * 2 + 1
     np.testing.assert_allclose(layer(Tensor(IMAGES)).numpy(), want, rtol=1e-3, atol=1e-4)
+
+
+def test_batch_norm_without_momentum_keeps_the_mean_of_all_batches():
+    layer = nn.BatchNorm(6, momentum=None, affine=False)
+    with Tensor.train():
+        for factor in (1, 3):
+            layer(Tensor(IMAGES * factor)).realize()
+    want = IMAGES.mean((0, 2, 3)) * 2
+    np.testing.assert_allclose(layer.running_mean.numpy(), want, rtol=1e-4, atol=1e-5)
+    want = IMAGES.var((0, 2, 3), ddof=1) * 5
+    np.testing.assert_allclose(layer.running_var.numpy(), want, rtol=1e-4)
