@@ -1,0 +1,96 @@
+"""Transforms turn a nest into another nest over the same elements."""
+
+import itertools
+
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+from kernelet.lower.transforms import (
+    GroupLanes,
+    Loop,
+    Nest,
+    Parallel,
+    Plan,
+    Reorder,
+    Split,
+    apply_transforms,
+    coordinate_of,
+)
+from tests.lower.pseudocode import loop
+from tests.reference.evaluate import evaluate
+
+TABLE: Nest = (Loop(0, 6), Loop(1, 10))
+
+
+def places(nest: Nest) -> list[tuple[int, int]]:
+    """Which element of a table each iteration stands at, in order."""
+    ranges = [loop(number, int(part.size)) for number, part in enumerate(nest)]  # type: ignore[arg-type]
+    found = []
+    for point in itertools.product(*[range(int(part.size)) for part in nest]):  # type: ignore[arg-type]
+        values = {v: UOp.const(n, dtypes.index) for v, n in zip(ranges, point, strict=True)}
+        row, column = (
+            evaluate(substitute(coordinate_of(nest, ranges, axis), values))[0] for axis in (0, 1)
+        )
+        found.append((int(row), int(column)))
+    return found
+
+
+def test_a_split_steps_by_its_factor() -> None:
+    assert Split(1, 5).apply(TABLE) == (Loop(0, 6), Loop(1, 2, 5), Loop(1, 5))
+
+
+def test_a_split_that_does_not_divide_ends_with_a_tile_that_overlaps() -> None:
+    nest = Split(1, 4, "vector").apply(TABLE)
+    assert nest == (Loop(0, 6), Loop(1, 3, 4, limit=6), Loop(1, 4, kind="vector"))
+    assert [column for row, column in places(nest) if row == 0] == [*range(8), 6, 7, 8, 9]
+
+
+def test_a_split_by_the_whole_size_only_moves_the_loop_inwards() -> None:
+    assert Split(0, 6, "unroll").apply(TABLE) == (Loop(1, 10), Loop(0, 6, kind="unroll"))
+
+
+def test_a_split_cuts_the_smallest_step_wherever_it_stands() -> None:
+    nest = apply_transforms(TABLE, (Split(1, 4), Reorder((2, 0, 1))))
+    assert Split(1, 2, "vector").apply(nest) == (
+        Loop(1, 2, 2),
+        Loop(0, 6),
+        Loop(1, 3, 4, limit=6),
+        Loop(1, 2, kind="vector"),
+    )
+
+
+def test_reordering_changes_the_order_alone() -> None:
+    nest = Reorder((1, 0)).apply(TABLE)
+    assert nest == (Loop(1, 10), Loop(0, 6))
+    assert sorted(places(nest)) == sorted(places(TABLE))
+
+
+def test_an_order_names_every_loop_once() -> None:
+    with pytest.raises(AssertionError):
+        Reorder((0, 0)).apply(TABLE)
+
+
+def test_the_outermost_loop_is_shared_out() -> None:
+    assert Parallel().apply(TABLE) == (Loop(0, 6, kind="thread"), Loop(1, 10))
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        (),
+        (Split(0, 4), Split(0, 3)),
+        (Split(1, 7, "unroll"), Split(0, 5), Reorder((3, 1, 0, 2))),
+        (Split(1, 8), Split(1, 4), Split(1, 2), Parallel()),
+    ],
+)
+def test_no_element_is_left_out(transforms: tuple[Split | Reorder | Parallel, ...]) -> None:
+    assert set(places(apply_transforms(TABLE, transforms))) == set(places(TABLE))
+
+
+def test_a_plan_reads_as_a_list() -> None:
+    plan = Plan(root=(Split(0, 4),), grouped=((1, GroupLanes(0, 2, 8)),))
+    split = "Split(axis=0, factor=4, kind='loop')"
+    assert str(plan) == f"{split}; stage 1: GroupLanes(axis=0, unroll=2, lanes=8)"
+    assert str(Plan()) == "no transforms"
