@@ -21,6 +21,7 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 
 NODES_KEPT = 1000
+OWN_NODES_KEPT = 20_000
 BYTES_KEPT = 1 << 24
 
 
@@ -97,36 +98,71 @@ def _in_order(root: UOp) -> list[UOp]:
 
 
 def reaches(root: UOp, targets: Collection[UOp]) -> bool:
-    """Whether a gradient can flow from `root` to one of `targets`."""
-    return _walk(root, targets, stops=True) is not None
-
-
-def is_worth_keeping(root: UOp, leaves: Collection[UOp]) -> bool:
-    """Whether gradients can flow to one of `leaves`, and the way there is short."""
-    found = _walk(root, leaves, stops=False)
-    if found is None or len(found) > NODES_KEPT:
-        return False
-    memory = [node for node in found if node.op is Op.BUFFER and node not in leaves]
-    held: int = sum(node.arg.size * node.dtype.itemsize for node in memory)
-    return held <= BYTES_KEPT
-
-
-def _walk(root: UOp, targets: Collection[UOp], *, stops: bool) -> set[UOp] | None:
-    """The nodes that gradients pass on the way down to `targets`; None when they reach none."""
+    """Whether a gradient can flow from `root` to one of `targets`, also through histories."""
     seen: set[UOp] = set()
     stack = [root]
-    reached = False
-    while stack and (stops or len(seen) <= NODES_KEPT):
+    while stack:
         node = stack.pop()
         if node in targets:
-            reached = True
-            if stops:
-                break
-            continue
+            return True
         if node in seen or node.op is Op.DETACH:
             continue
         seen.add(node)
         known = _histories.get(node)
         sources = node.src if known is None else known.src
         stack.extend(source for source in sources if source.dtype.is_float)
-    return seen if reached else None
+    return False
+
+
+def is_worth_keeping(root: UOp, held: Collection[UOp]) -> bool:
+    """Whether gradients can flow to one of the nodes `held` by tensors, and the way is short.
+
+    Where histories of histories grow beyond the limits, the older ones are let go.
+    """
+    own, ends, reached = _own_way(root, held)
+    if not (reached or ends) or len(own) > OWN_NODES_KEPT or _bytes_of(own) > BYTES_KEPT:
+        return False
+    older = _older_way(ends)
+    if len(older) > NODES_KEPT or _bytes_of(older) > BYTES_KEPT:
+        for memory in ends:
+            forget(memory)
+    return reached or any(memory in _histories for memory in ends)
+
+
+def _own_way(root: UOp, held: Collection[UOp]) -> tuple[set[UOp], list[UOp], bool]:
+    """What gradients pass down to `held` nodes or to memory with a history, which of the latter
+    they come to, and whether they come to the former."""
+    own: set[UOp] = set()
+    ends: list[UOp] = []
+    stack, reached = [root], False
+    while stack and len(own) <= OWN_NODES_KEPT:
+        node = stack.pop()
+        if node in own or node.op is Op.DETACH:
+            continue
+        if node in _histories:
+            ends.append(node)
+        reached = reached or node in held
+        if node in held or node in _histories:
+            continue
+        own.add(node)
+        stack.extend(source for source in node.src if source.dtype.is_float)
+    return own, ends, reached
+
+
+def _older_way(ends: Collection[UOp]) -> set[UOp]:
+    """What gradients pass below memory with a history, as far as the limits."""
+    seen: set[UOp] = set()
+    stack = list(ends)
+    while stack and len(seen) <= NODES_KEPT:
+        node = stack.pop()
+        if node in seen or node.op is Op.DETACH:
+            continue
+        seen.add(node)
+        known = _histories.get(node)
+        sources = node.src if known is None else (*node.src, *known.src)
+        stack.extend(source for source in sources if source.dtype.is_float)
+    return seen
+
+
+def _bytes_of(nodes: Collection[UOp]) -> int:
+    return sum(node.arg.size * node.dtype.itemsize for node in nodes if node.op is Op.BUFFER)

@@ -35,9 +35,8 @@ class Handle(Protocol):
     """What this module needs to know of a tensor.
 
     `required` is what the user said about gradients, `former` the lazy node that `uop` replaces,
-    `is_leaf` says that gradients end here, `is_target` that `gradient` was asked for it. `owner` is
-    the tensor whose unasked gradient this is: it outlives a write only if that tensor is itself
-    written, and `is_lost` says that it did not.
+    `is_leaf` says that gradients end here. `owner` is the tensor whose unasked gradient this is: it
+    outlives a write only if that tensor is itself written, and `is_lost` says that it did not.
     """
 
     uop: UOp
@@ -45,7 +44,6 @@ class Handle(Protocol):
     former: weakref.ref[UOp] | None
     is_leaf: bool
     is_lost: bool
-    is_target: bool
     owner: weakref.ref[Handle] | None
 
     @property
@@ -176,15 +174,16 @@ def _bind_differently(nodes: Iterable[UOp]) -> bool:
 
 def settle(*tensors: Handle) -> None:
     """Let computed tensors stand for their memory; keep what gradients need to know of them."""
-    leaves: tuple[set[UOp], set[UOp]] | None = None
+    held: tuple[set[UOp], set[UOp]] | None = None
     for tensor in tensors:
         computed, found = tensor.uop, engine.realized(tensor.uop)
         if found is None or found is computed:
             continue
         tensor.is_leaf = True
         if tensor.required is None and tensor.dtype.is_float:
-            leaves = _leaf_nodes() if leaves is None else leaves
-            required, others = (nodes.difference(nodes_of(tensor)) for nodes in leaves)
+            held = _held_nodes() if held is None else held
+            own = (computed, *nodes_of(tensor))
+            required, others = (nodes.difference(own) for nodes in held)
             if reaches(computed, required) or is_worth_keeping(computed, others):
                 remember(found, computed)
                 tensor.is_leaf = False
@@ -352,23 +351,23 @@ def cut_history(tensor: Handle) -> None:
 # ---- gradients ----
 
 
-def _leaf_nodes() -> tuple[set[UOp], set[UOp]]:
+def _held_nodes() -> tuple[set[UOp], set[UOp]]:
     """The nodes of tensors that the user wants gradients of, and of those that may have some."""
     required: set[UOp] = set()
     others: set[UOp] = set()
     for tensor in live_tensors():
         if not tensor.dtype.is_float:
             continue
-        if tensor.required or tensor.is_target:
+        if tensor.required:
             required.update(nodes_of(tensor))
-        elif tensor.is_leaf and tensor.required is None:
-            others.update(nodes_of(tensor))
+        elif tensor.required is None:
+            others.update((tensor.uop, *nodes_of(tensor)))
     return required, others
 
 
 def requires_history(node: UOp) -> bool:
     """Whether `node` was computed from a tensor that requires a gradient."""
-    return reaches(node, _leaf_nodes()[0])
+    return reaches(node, _held_nodes()[0])
 
 
 def nodes_of(tensor: Handle) -> tuple[UOp, ...]:

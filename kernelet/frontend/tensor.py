@@ -104,7 +104,6 @@ class Tensor(
         "former",
         "is_leaf",
         "is_lost",
-        "is_target",
         "owner",
         "required",
         "uop",
@@ -114,7 +113,6 @@ class Tensor(
     former: weakref.ref[UOp] | None
     is_leaf: bool
     is_lost: bool
-    is_target: bool
     owner: weakref.ref[live.Handle] | None
 
     no_grad = no_grad
@@ -135,7 +133,7 @@ class Tensor(
         self.uop = uop
         self.required = required
         self.former = None
-        self.is_leaf = self.is_lost = self.is_target = False
+        self.is_leaf = self.is_lost = False
         self.owner = None
         self._above: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
         self._steps: tuple[UOp, ...] = ()
@@ -403,8 +401,6 @@ class Tensor(
                 f"gradient: a target is {bad[0].dtype.name}, which has no gradients. "
                 "Cast it to a float before it is used."
             )
-        for target in targets:
-            target.is_target = True
         found = self._gradients(list(targets), gradient)
         for target, each in zip(targets, found, strict=True):
             if each is None and not depends_on(self.uop, target):

@@ -71,3 +71,13 @@ def test_writes_into_results_keep_their_gradients() -> None:
     assert [each.tolist() for each in found] == [[20.0, 0.0, 20.0], [60.0]]
     assert y.tolist() == [7.0, 20.0, 11.0]
     assert (y * y).sum().gradient(x)[0].tolist() == [28.0, 0.0, 44.0]
+
+
+def test_steps_without_an_optimizer_hold_a_bounded_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "NODES_KEPT", 60)
+    before = len(history._histories)
+    weight = Tensor([1.0])
+    for step in range(40):
+        loss = (weight * float(step)).square().sum().realize()
+        weight = (weight - loss.gradient(weight)[0] * 1e-4).realize()
+    assert len(history._histories) - before < 25
