@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import GradientError
 from kernelet.base.helpers import argsort
-from kernelet.graph.infer import Shape
 from kernelet.graph.movement import product_of, subtract_dims
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
@@ -171,20 +170,18 @@ def inverse_movement(node: UOp, value: UOp) -> UOp:
     """The elements of a movement node back at their places in its source; 0 elsewhere."""
     source = node.src[0]
     if node.op is Op.RESHAPE:
-        return UOp(Op.RESHAPE, value.dtype, (value,), source.shape)
+        return _moved(Op.RESHAPE, value, source.shape)
     if node.op is Op.PERMUTE:
-        return UOp(Op.PERMUTE, value.dtype, (value,), argsort(node.arg))
+        return _moved(Op.PERMUTE, value, argsort(node.arg))
     if node.op is Op.FLIP:
-        return UOp(Op.FLIP, value.dtype, (value,), node.arg)
-    if node.op is Op.SHRINK:
-        pairs = zip(node.arg, source.shape, strict=True)
-        pads = tuple((begin, subtract_dims(size, end)) for (begin, end), size in pairs)
-        padded = UOp(Op.PAD, value.dtype, (value,), pads)
-        return _in_shape(padded, source.shape)
-    if node.op is Op.PAD:
-        pairs = zip(node.arg, node.shape, strict=True)
-        bounds = tuple((before, subtract_dims(size, after)) for (before, after), size in pairs)
-        return _in_shape(UOp(Op.SHRINK, value.dtype, (value,), bounds), source.shape)
+        return _moved(Op.FLIP, value, node.arg)
+    if node.op in (Op.SHRINK, Op.PAD):
+        # The begin stays, the end is counted from the other side.
+        inverse, whole = (Op.PAD, source) if node.op is Op.SHRINK else (Op.SHRINK, node)
+        sides = zip(node.arg, whole.shape, strict=True)
+        arg = tuple((begin, subtract_dims(size, end)) for (begin, end), size in sides)
+        # Equal sizes are written in the same way.
+        return _moved(Op.RESHAPE, _moved(inverse, value, arg), source.shape)
     axes = [
         axis
         for axis, (old, grown) in enumerate(zip(source.shape, node.shape, strict=True))
@@ -193,9 +190,10 @@ def inverse_movement(node: UOp, value: UOp) -> UOp:
     return _sum(value, axes) if axes else value
 
 
-def _in_shape(node: UOp, shape: Shape) -> UOp:
-    """Equal sizes, written in the same way."""
-    return node if node.shape == shape else UOp(Op.RESHAPE, node.dtype, (node,), shape)
+def _moved(op: Op, node: UOp, arg: object) -> UOp:
+    """A movement of `node`, unless it would change nothing."""
+    unchanged = op in (Op.RESHAPE, Op.EXPAND) and node.shape == arg
+    return node if unchanged else UOp(op, node.dtype, (node,), arg)
 
 
 def _sum(node: UOp, axes: Sequence[int]) -> UOp:
@@ -203,10 +201,6 @@ def _sum(node: UOp, axes: Sequence[int]) -> UOp:
     wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize == 2 else node.dtype
     arg = ReduceArg(Op.ADD, tuple(axes))
     return UOp(Op.REDUCE, wide, (node.cast(wide),), arg).cast(node.dtype)
-
-
-def _expand(node: UOp, shape: Shape) -> UOp:
-    return node if node.shape == shape else UOp(Op.EXPAND, node.dtype, (node,), shape)
 
 
 def _move(node: UOp, gradient: UOp) -> Gradients:
@@ -218,41 +212,34 @@ def _move(node: UOp, gradient: UOp) -> Gradients:
 
 def _reduce(node: UOp, gradient: UOp) -> Gradients:
     if node.arg.op is Op.ADD:
-        return (_expand(gradient, node.src[0].shape),)
+        return (_moved(Op.EXPAND, gradient, node.src[0].shape),)
     return (_of_maximum if node.arg.op is Op.MAX else _of_product)(node, gradient)
 
 
 def _of_maximum(node: UOp, gradient: UOp) -> Gradients:
     """All elements that equal the maximum share the gradient evenly."""
     source = node.src[0]
-    differs = source.not_equal(_expand(node, source.shape))
+    differs = source.not_equal(_moved(Op.EXPAND, node, source.shape))
     count = _sum(differs.where(source.const_like(0), source.const_like(1)), node.arg.axes)
-    share = _expand(gradient * count.alu(Op.RECIPROCAL), source.shape)
+    share = _moved(Op.EXPAND, gradient * count.alu(Op.RECIPROCAL), source.shape)
     return (differs.where(0, share),)
 
 
 def _of_product(node: UOp, gradient: UOp) -> Gradients:
     """The product of all other elements, by multiplying them: right also where some are 0."""
     source, axes = node.src[0], node.arg.axes
-    kept = [axis for axis in range(len(source.shape)) if axis not in axes]
-    order = (*kept, *axes)
-    lead = tuple(source.shape[axis] for axis in kept)
-    reduced = tuple(source.shape[axis] for axis in axes)
-    size = product_of(reduced)
-    moved = UOp(Op.PERMUTE, node.dtype, (source,), order)
-    flat = UOp(Op.RESHAPE, node.dtype, (moved,), (*lead, 1, size))
-    table = UOp(Op.EXPAND, node.dtype, (flat,), (*lead, size, size))
-    index = UOp(Op.ARANGE, dtypes.default_int, (), (size,))
-    ones = (1,) * len(lead)
-    rows = UOp(Op.RESHAPE, index.dtype, (index,), (*ones, size, 1))
-    columns = UOp(Op.RESHAPE, index.dtype, (index,), (*ones, 1, size))
-    other = _expand(rows, table.shape).not_equal(_expand(columns, table.shape))
+    order = (*(axis for axis in range(len(source.shape)) if axis not in axes), *axes)
+    moved = _moved(Op.PERMUTE, source, order)
+    lead, size = moved.shape[: -len(axes)], product_of(moved.shape[-len(axes) :])
+    table = _moved(Op.EXPAND, _moved(Op.RESHAPE, moved, (*lead, 1, size)), (*lead, size, size))
+    index, ones = UOp(Op.ARANGE, dtypes.default_int, (), (size,)), (1,) * len(lead)
+    rows = _moved(Op.EXPAND, _moved(Op.RESHAPE, index, (*ones, size, 1)), table.shape)
+    columns = _moved(Op.EXPAND, _moved(Op.RESHAPE, index, (*ones, 1, size)), table.shape)
     arg = ReduceArg(Op.MUL, (len(lead) + 1,))
-    others = UOp(Op.REDUCE, node.dtype, (other.where(table, 1),), arg)  # (*lead, size, 1)
-    moved_shape = tuple(source.shape[axis] for axis in order)
-    back = UOp(Op.RESHAPE, node.dtype, (others,), moved_shape)
-    restored = UOp(Op.PERMUTE, node.dtype, (back,), argsort(order))
-    return (_times(_expand(gradient, source.shape), restored),)
+    others = UOp(Op.REDUCE, node.dtype, (rows.not_equal(columns).where(table, 1),), arg)
+    back = _moved(Op.RESHAPE, others, moved.shape)
+    restored = _moved(Op.PERMUTE, back, argsort(order))
+    return (_times(_moved(Op.EXPAND, gradient, source.shape), restored),)
 
 
 # ---- memory ----
@@ -277,7 +264,7 @@ def _after(node: UOp, gradient: UOp) -> Gradients:
             view = view.src[0]
         part, written = gradient, UOp.const(True, dtypes.bool)
         for step in reversed(chain):
-            part = UOp(step.op, part.dtype, (part,), step.arg)
+            part = _moved(step.op, part, step.arg)
         written = written.broadcast_to(write.shape) if write.shape else written
         for step in chain:
             written = inverse_movement(step, written)
@@ -333,12 +320,7 @@ RULES: dict[Op, Rule] = {
     Op.BITCAST: lambda node, gradient: (None,),
     Op.MAX: _maximum,
     Op.WHERE: _where,
-    Op.RESHAPE: _move,
-    Op.PERMUTE: _move,
-    Op.EXPAND: _move,
-    Op.PAD: _move,
-    Op.SHRINK: _move,
-    Op.FLIP: _move,
+    **dict.fromkeys(MOVEMENT, _move),
     Op.REDUCE: _reduce,
     Op.CONTIGUOUS: lambda node, gradient: (gradient,),
     Op.COPY: _copy,

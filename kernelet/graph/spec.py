@@ -57,24 +57,23 @@ def _broken(spec: Spec, pass_name: str, node: UOp, problem: str) -> InternalErro
 
 
 _OPTIONAL = frozenset({Op.SUB, Op.FDIV, Op.TRUNCDIV, Op.TRUNCMOD})
-_MOVES: dict[Op, Check] = dict.fromkeys(MOVEMENT, checks.check_movement)
-_TENSOR_ARITHMETIC: dict[Op, Check] = dict.fromkeys(
-    ELEMENTWISE - _OPTIONAL, checks.check_over_tensors
-)
+_VALUES: dict[Op, Check] = {
+    Op.PARAM: checks.check_memory(ParamArg),
+    Op.CONST: checks.check_constant,
+    Op.VARIABLE: checks.check_variable,
+    Op.ARANGE: checks.check_arange,
+    **dict.fromkeys(MOVEMENT, checks.check_movement),
+    **dict.fromkeys(ELEMENTWISE - _OPTIONAL, checks.check_over_tensors),
+    Op.GATHER: checks.check_gather,
+    Op.REDUCE: checks.check_reduce,
+}
 
 TENSOR = Spec(
     "tensor graph",
     {
+        **_VALUES,
         Op.BUFFER: checks.check_memory(BufferArg),
-        Op.PARAM: checks.check_memory(ParamArg),
-        Op.CONST: checks.check_constant,
-        Op.VARIABLE: checks.check_variable,
         Op.BIND: checks.check_bind,
-        Op.ARANGE: checks.check_arange,
-        **_MOVES,
-        **_TENSOR_ARITHMETIC,
-        Op.GATHER: checks.check_gather,
-        Op.REDUCE: checks.check_reduce,
         Op.CONTIGUOUS: checks.check_same_value,
         Op.DETACH: checks.check_same_value,
         Op.FUNCTION: checks.check_function,
@@ -88,14 +87,7 @@ TENSOR = Spec(
 KERNEL = Spec(
     "kernel",
     {
-        Op.PARAM: checks.check_memory(ParamArg),
-        Op.CONST: checks.check_constant,
-        Op.VARIABLE: checks.check_variable,
-        Op.ARANGE: checks.check_arange,
-        **_MOVES,
-        **_TENSOR_ARITHMETIC,
-        Op.GATHER: checks.check_gather,
-        Op.REDUCE: checks.check_reduce,
+        **_VALUES,
         Op.STORE: checks.check_store_to_view,
         Op.SINK: checks.check_sink_of_stores,
     },

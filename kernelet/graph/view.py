@@ -59,11 +59,27 @@ class View:
     mask: Box | None = None
 
     @staticmethod
+    @lru_cache(maxsize=1 << 14)
     def create(
         shape: Shape, strides: Shape | None = None, offset: Dim = 0, mask: Box | None = None
     ) -> View:
         """The view in normal form: row major by default, equal views are equal values."""
-        return _create_view(shape, strides, offset, mask)
+        shape = normal_shape(shape)
+        if 0 in shape:
+            return View(shape, (0,) * len(shape))
+        steps = list(row_major_strides(shape) if strides is None else strides)
+        if mask is not None:
+            mask = tuple(_clip(bounds, dim) for bounds, dim in zip(mask, shape, strict=True))
+            if any(is_at_most(end, begin) for begin, end in mask):
+                return View(shape, (0,) * len(shape), 0, ((0, 0),) * len(shape))
+            for axis, (begin, end) in enumerate(mask):
+                if subtract_dims(end, begin) == 1:
+                    offset = add_dims(offset, multiply_dims(steps[axis], begin))
+                    steps[axis] = 0
+            if mask == tuple((0, dim) for dim in shape):
+                mask = None
+        steps = [0 if dim == 1 else step for dim, step in zip(shape, steps, strict=True)]
+        return View(shape, tuple(steps), offset, mask)
 
     @property
     def size(self) -> Dim:
@@ -73,7 +89,7 @@ class View:
     @property
     def is_row_major(self) -> bool:
         """Whether neighbours lie as in a fresh tensor, at whatever offset."""
-        return self.mask is None and self.strides == _create_view(self.shape, None, 0, None).strides
+        return self.mask is None and self.strides == View.create(self.shape).strides
 
     @property
     def is_contiguous(self) -> bool:
@@ -156,26 +172,6 @@ class View:
             if end != dim:
                 gates.append(less_index(index, index_of(end)))
         return flat, and_gates(*gates)
-
-
-@lru_cache(maxsize=1 << 14)
-def _create_view(shape: Shape, strides: Shape | None, offset: Dim, mask: Box | None) -> View:
-    shape = normal_shape(shape)
-    if 0 in shape:
-        return View(shape, (0,) * len(shape))
-    steps = list(row_major_strides(shape) if strides is None else strides)
-    if mask is not None:
-        mask = tuple(_clip(bounds, dim) for bounds, dim in zip(mask, shape, strict=True))
-        if any(is_at_most(end, begin) for begin, end in mask):
-            return View(shape, (0,) * len(shape), 0, ((0, 0),) * len(shape))
-        for axis, (begin, end) in enumerate(mask):
-            if subtract_dims(end, begin) == 1:
-                offset = add_dims(offset, multiply_dims(steps[axis], begin))
-                steps[axis] = 0
-        if mask == tuple((0, dim) for dim in shape):
-            mask = None
-    steps = [0 if dim == 1 else step for dim, step in zip(shape, steps, strict=True)]
-    return View(shape, tuple(steps), offset, mask)
 
 
 def _clip(bounds: tuple[Dim, Dim], dim: Dim) -> tuple[Dim, Dim]:
