@@ -1,0 +1,273 @@
+"""A kernel and a plan give loops, read as text."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.ops import Op
+from kernelet.graph.spec import LOOPS, verify
+from kernelet.graph.uop import UOp
+from kernelet.lower.nest import combine, identity_of, write_nest
+from kernelet.lower.transforms import GroupLanes, Plan, Reorder, Split
+from tests.lower.pseudocode import (
+    F32,
+    VOID,
+    at,
+    expand,
+    flip,
+    kernel,
+    load,
+    loop,
+    memory,
+    pad,
+    permute,
+    product,
+    reduce,
+    reshape,
+    shrink,
+    softmax,
+    store,
+    value_text,
+    written,
+)
+
+
+def loops(graph: UOp, plan: Plan | None = None) -> str:
+    found = write_nest(graph, plan or Plan())
+    verify(found, LOOPS, "write loops")
+    return written(found)
+
+
+def same(found: str, wanted: str) -> bool:
+    """Whether two programs are equal; shows them one below the other where not."""
+    assert found == textwrap.dedent(wanted).strip("\n")
+    return True
+
+
+def test_a_value_has_one_loop_for_each_axis() -> None:
+    assert same(
+        loops(kernel(memory(1, 4, 5) + permute(memory(2, 5, 4), 1, 0))),
+        """
+        for r0 in 4:
+          for r1 in 5:
+            p0[(r0 * 5) + r1] = (p1[(r0 * 5) + r1] + p2[r0 + (r1 * 4)])
+        """,
+    )
+
+
+def test_axes_of_one_have_no_loop() -> None:
+    assert loops(kernel(memory(1, 1, 3, 1))) == "for r0 in 3:\n  p0[r0] = p1[r0]"
+    assert loops(kernel(memory(1, 1))) == "p0[0] = p1[0]"
+
+
+def test_each_reduction_stands_at_the_innermost_loop_that_it_depends_on() -> None:
+    assert same(
+        loops(kernel(softmax(memory(1, 4, 5)))),
+        """
+        for r0 in 4:
+          s1[0] = -inf
+          for r3 in 5 reduce:
+            s1[0] = (s1[0] max p1[(r0 * 5) + r3])
+          s2[0] = 0.0
+          for r2 in 5 reduce:
+            s2[0] = (s2[0] + exp2((p1[(r0 * 5) + r2] + neg(s1[0]))))
+          for r1 in 5:
+            p0[(r0 * 5) + r1] = (exp2((p1[(r0 * 5) + r1] + neg(s1[0]))) * reciprocal(s2[0]))
+        """,
+    )
+
+
+def test_a_value_kept_in_scratch_is_computed_once() -> None:
+    text = loops(kernel(softmax(memory(1, 4, 8))), Plan(stored=(0,), lanes=4))
+    assert text.count("exp2") == 1
+    assert "for r4 in 4 vector:\n      s3[(r3 * 4) + r4] = exp2(" in text
+
+
+def test_a_reduction_that_all_rows_need_stands_before_them() -> None:
+    x = memory(1, 4, 5)
+    assert same(
+        loops(kernel(x * expand(reduce(x, Op.ADD, 0), 4, 5))),
+        """
+        for r2 in 5:
+          s1[r2] = 0.0
+          for r3 in 4 reduce:
+            s1[r2] = (s1[r2] + p1[r2 + (r3 * 5)])
+        for r0 in 4:
+          for r1 in 5:
+            p0[(r0 * 5) + r1] = (p1[(r0 * 5) + r1] * s1[r1])
+        """,
+    )
+
+
+def test_the_order_of_loops_moves_reductions() -> None:
+    x = memory(1, 4, 5)
+    assert same(
+        loops(kernel(x * expand(reduce(x, Op.ADD, 0), 4, 5)), Plan(root=(Reorder((1, 0)),))),
+        """
+        for r0 in 5:
+          s1[0] = 0.0
+          for r2 in 4 reduce:
+            s1[0] = (s1[0] + p1[r0 + (r2 * 5)])
+          for r1 in 4:
+            p0[r0 + (r1 * 5)] = (p1[r0 + (r1 * 5)] * s1[0])
+        """,
+    )
+
+
+def test_a_tile_of_results_has_a_tile_of_sums() -> None:
+    tile = Plan(root=(Split(0, 2, "unroll"), Split(1, 4, "vector")))
+    assert same(
+        loops(kernel(product(memory(1, 6, 7), memory(2, 8, 7))), tile),
+        """
+        for r0 in 3:
+          for r1 in 2:
+            for r6 in 2 unroll:
+              for r7 in 4 vector:
+                s1[(r6 * 4) + r7] = 0.0
+            for r8 in 7 reduce:
+              for r6 in 2 unroll:
+                for r7 in 4 vector:
+                  s1[(r6 * 4) + r7] = (s1[(r6 * 4) + r7] + (p1[((r0 * 14) + (r6 * 7)) + r8] * p2[((r1 * 28) + (r7 * 7)) + r8]))
+            for r2 in 2 unroll:
+              for r3 in 4 vector:
+                p0[(((r0 * 16) + (r1 * 4)) + (r2 * 8)) + r3] = s1[(r2 * 4) + r3]
+        """,
+    )
+
+
+def test_partial_sums_take_whole_vectors_then_the_rest_then_join() -> None:
+    plan = Plan(grouped=((1, GroupLanes(1, 2, 4)),))
+    assert same(
+        loops(kernel(reduce(memory(1, 3, 21), Op.ADD, 1)), plan),
+        """
+        for r0 in 3:
+          s1[0] = 0.0
+          for r2 in 2 unroll:
+            for r3 in 4 vector:
+              s3[(r2 * 4) + r3] = 0.0
+          for r1 in 2 reduce:
+            for r2 in 2 unroll:
+              for r3 in 4 vector:
+                s3[(r2 * 4) + r3] = (s3[(r2 * 4) + r3] + p1[(((r0 * 21) + (r1 * 8)) + (r2 * 4)) + r3])
+          for r5 in 5 reduce:
+            s1[0] = (s1[0] + p1[((r0 * 21) + r5) + 16])
+          for r3 in 4 vector:
+            s3[r3] = (s3[r3] + s3[r3 + 4])
+          s1[0] = (s1[0] + ((s3[0] + s3[2]) + (s3[1] + s3[3])))
+          p0[r0] = s1[0]
+        """,
+    )
+
+
+def test_partial_sums_need_no_lanes() -> None:
+    text = loops(kernel(reduce(memory(1, 9), Op.MAX, 0)), Plan(grouped=((1, GroupLanes(0, 3, 1)),)))
+    assert "vector" not in text
+    assert text.splitlines()[-2:] == ["s1[0] = (s1[0] max s3[0])", "p0[0] = s1[0]"]
+
+
+def test_partial_sums_of_one_vector_need_no_loop() -> None:
+    text = loops(kernel(reduce(memory(1, 4), Op.ADD, 0)), Plan(grouped=((1, GroupLanes(0, 1, 4)),)))
+    assert "reduce" not in text
+
+
+def test_a_sum_right_below_a_sum_has_its_loops() -> None:
+    inner = reshape(reduce(memory(1, 4, 3), Op.ADD, 1), 4)
+    assert same(
+        loops(kernel(reduce(inner, Op.ADD, 0))),
+        """
+        s1[0] = 0.0
+        for r0 in 4 reduce:
+          for r1 in 3 reduce:
+            s1[0] = (s1[0] + p1[(r0 * 3) + r1])
+        p0[0] = s1[0]
+        """,
+    )
+
+
+def test_a_sum_below_a_maximum_stays_apart() -> None:
+    inner = reshape(reduce(memory(1, 4, 3), Op.ADD, 1), 4)
+    assert loops(kernel(reduce(inner, Op.MAX, 0))).count("s1[0] = 0.0") == 1
+
+
+def test_a_tile_of_neighbours_needs_a_box_with_both_ends() -> None:
+    top = reshape(reduce(memory(1, 8, 3), Op.MAX, 1), 8)
+    both = shrink(top, (0, 6)) + shrink(top, (2, 8))
+    assert same(
+        loops(kernel(both), Plan(root=(Split(0, 3, "unroll"),))),
+        """
+        for r0 in 2:
+          for r3 in 5:
+            s1[r3] = -inf
+            for r4 in 3 reduce:
+              s1[r3] = (s1[r3] max p1[((r0 * 9) + (r3 * 3)) + r4])
+          for r1 in 3 unroll:
+            p0[(r0 * 3) + r1] = (s1[r1] + s1[r1 + 2])
+        """,
+    )
+
+
+def test_padding_is_a_gate_and_never_read() -> None:
+    assert same(
+        loops(kernel(pad(flip(memory(1, 5), 0), (1, 2)))),
+        """
+        for r0 in 8:
+          p0[r0] = p1[(r0 * -1) + 5] if ((r0 * -1 < 0) & (r0 < 6))
+        """,
+    )
+
+
+def test_padding_above_arithmetic_chooses_zero() -> None:
+    text = loops(kernel(pad(memory(1, 5).alu(Op.EXP2), (1, 0))))
+    assert "where((r0 * -1 < 0), exp2(p1[r0 + -1] if (r0 * -1 < 0)), 0.0)" in text
+
+
+def test_a_variable_size_is_a_loop_of_that_size() -> None:
+    size = UOp.variable("n", 1, 9)
+    assert same(
+        loops(kernel(reduce(shrink(memory(1, 9, 4), (0, size), (0, 4)), Op.ADD, 0))),
+        """
+        for r0 in 4:
+          s1[0] = 0.0
+          for r1 in n reduce:
+            s1[0] = (s1[0] + p1[r0 + (r1 * 4)])
+          p0[r0] = s1[0]
+        """,
+    )
+
+
+def test_nothing_is_a_loop_without_turns() -> None:
+    assert "for r0 in 0:" in loops(kernel(memory(1, 0, 3) * 2.0))
+    assert "for r1 in 0 reduce:" in loops(kernel(reduce(memory(1, 3, 0), Op.ADD, 1)))
+
+
+def test_several_results_are_written_at_once() -> None:
+    x, y = memory(1, 6), memory(2, 6)
+    swap = UOp.sink(UOp(Op.STORE, VOID, (x, y)), UOp(Op.STORE, VOID, (y, x)))
+    assert loops(swap) == "for r0 in 6:\n  at once:\n    p1[r0] = p2[r0]\n    p2[r0] = p1[r0]"
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "value"),
+    [
+        (Op.ADD, F32, 0),
+        (Op.MUL, dtypes.int32, 1),
+        (Op.MAX, F32, float("-inf")),
+        (Op.MAX, dtypes.uint8, 0),
+        (Op.MAX, dtypes.bool, False),
+    ],
+)
+def test_a_reduction_starts_at_what_changes_nothing(op: Op, dtype: UOp, value: float) -> None:
+    assert identity_of(op, dtype) == value  # type: ignore[arg-type]
+
+
+def test_a_masked_sum_keeps_what_it_has() -> None:
+    place, gate = at(memory(0, 4), 0), loop(0, 4) < 2
+    value = gate.where(load(memory(1, 4), 1), 0.0)
+    assert value_text(combine(Op.ADD, place, F32, value).src[1]) == (
+        "where((r0 < 2), (p0[0] + p1[1]), p0[0])"
+    )
+    assert combine(Op.MAX, place, F32, value).src[1].op is Op.MAX
+    assert store(memory(0, 4), 0, value).src[0] is place
