@@ -16,7 +16,7 @@ from contextvars import ContextVar, Token
 from typing import Self, final
 
 from kernelet import engine
-from kernelet.base import config
+from kernelet.base import config, trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
 from kernelet.base.errors import DTypeError, GradientError, ShapeError
@@ -41,7 +41,9 @@ from kernelet.frontend.primitives import (
 from kernelet.frontend.values import Values
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
+from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
+from kernelet.programs import kernel_name
 
 _PENDING_LIMIT = 8
 _SHOWN = 1000
@@ -176,7 +178,7 @@ class Tensor(
             steps.insert(0, uop)
             uop = uop.src[0]
         moves = [step for step in steps if step.op is not Op.DETACH]
-        above = [(weakref.ref(view), depth) for view, depth in self._views_above()]
+        above = [(weakref.ref(view), depth) for view, depth in self.views_above()]
         known = self._steps if above else ()
         tensor._above = (*above, (weakref.ref(self), len(known)))
         tensor._steps = (*known, *moves)
@@ -204,8 +206,15 @@ class Tensor(
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
-        """Schedule the kernels of this tensor (and the others) without running them."""
-        engine.schedule([self.uop, *[other.uop for other in others]])
+        """Schedule the kernels of this tensor (and the others) without running them.
+
+        DEBUG=2 lists them, DEBUG=6 shows their graphs too.
+        """
+        for kernel in engine.schedule([self.uop, *[other.uop for other in others]]).kernels:
+            name = kernel_name(kernel)
+            trace.emit("kernel", name, "is scheduled")
+            if trace.wants("graph"):
+                trace.emit("graph", name, show(kernel))
         return self
 
     def _bytes(self) -> bytes:
@@ -277,7 +286,7 @@ class Tensor(
             )
         return given.cast(self.dtype)._broadcast_to(self.shape)
 
-    def _views_above(self) -> list[tuple[Tensor, int]]:
+    def views_above(self) -> list[tuple[Tensor, int]]:
         """The tensors that this one is a view of, the widest first.
 
         With each, how many of this one's movements lead to it.
@@ -289,7 +298,7 @@ class Tensor(
     def _write(self, value: Tensor) -> None:
         if 0 in value.shape:
             return
-        above = self._views_above()
+        above = self.views_above()
         base, start = above[0] if above else (self, 0)
         base._overwrite(self._steps[start:] if above else (), value)
         base.former = None

@@ -53,10 +53,12 @@ def test_realize_takes_several() -> None:
     assert GlobalCounters.kernel_count == before
 
 
-def test_kernelize_runs_nothing() -> None:
+def test_kernelize_shows_kernels_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     x = Tensor([1.0, 2.0]).realize()
     before = GlobalCounters.kernel_count
-    y = (x + 1).kernelize()
+    with Context(DEBUG=2):
+        y = (x + 1).kernelize()
+    assert "is scheduled" in capsys.readouterr().out
     assert GlobalCounters.kernel_count == before
     assert y.tolist() == [2.0, 3.0]
 
