@@ -11,6 +11,7 @@ place, the last one stays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -193,10 +194,8 @@ class Indexing(Movement):
         counted = self._counting()
         low = -max_dim(size) if not self.dtype.is_unsigned else 0
         inside = (counted >= low) & (counted < max_dim(size))
-        if isinstance(size, int):
-            shifted = (counted < 0).where(counted + size, counted)
-        else:
-            shifted = (counted < 0).where(counted + self._operand(size), counted)
+        length = size if isinstance(size, int) else self._operand(size)
+        shifted = (counted < 0).where(counted + length, counted)
         return inside.where(shifted, -1).cast(dtypes.default_int)
 
     def _flat_picks(self, picks: list[tuple[int, Self]]) -> tuple[Self, Self, bool]:
@@ -204,18 +203,11 @@ class Indexing(Movement):
         axes = [axis for axis, _ in picks]
         rest = [axis for axis in range(self.ndim) if axis not in axes]
         shape = broadcast_shape(*[index.shape for _, index in picks], name="index")
-        flat: Self | None = None
-        outside: Self | None = None
-        for axis, index in picks:
-            place = index._in_range(self.shape[axis])._broadcast_to(shape)
-            missing = place < 0
-            outside = missing if outside is None else outside | missing
-            if flat is None:
-                flat = place
-            else:
-                flat = flat * place._operand(self.shape[axis]) + place
-        assert flat is not None
-        assert outside is not None
+        places = [index._in_range(self.shape[at])._broadcast_to(shape) for at, index in picks]
+        flat, outside = places[0], places[0] < 0
+        for axis, place in zip(axes[1:], places[1:], strict=True):
+            flat = flat * place._operand(self.shape[axis]) + place
+            outside = outside | (place < 0)
         if len(picks) > 1:
             flat = outside.where(-1, flat)
         moved = self._permute((*axes, *rest))
@@ -445,13 +437,11 @@ class Indexing(Movement):
         flat = self._truth().flatten().tolist()  # type: ignore[attr-defined]
         places = [at for at, chosen in enumerate(flat) if chosen]
         sizes = [max_dim(size) for size in self.shape]
-        columns: list[list[int]] = []
-        for axis in range(self.ndim):
-            step = 1
-            for size in sizes[axis + 1 :]:
-                step *= size
-            columns.append([place // step % sizes[axis] for place in places])
-        return tuple(self._from_data(column, dtypes.default_int) for column in columns)
+        steps = [math.prod(sizes[axis + 1 :]) for axis in range(self.ndim)]
+        return tuple(
+            self._from_data([place // step % size for place in places], dtypes.default_int)
+            for size, step in zip(sizes, steps, strict=True)
+        )
 
     def nonzero(self) -> Self:
         """The indices of the elements that are not 0, a row each; computes the tensor."""

@@ -116,23 +116,47 @@ class Losses(Reduction, Activations):
 
         The classes are along axis 1, or along the only axis.
         """
-        _check_smoothing("cross_entropy", label_smoothing)
-        axis = min(1, self.ndim - 1)
-        if not target.dtype.is_float or target.shape != self.shape:
-            return self._class_loss(
-                "cross_entropy", target, axis, reduction, weight, ignore_index, label_smoothing
+        if not 0 <= label_smoothing <= 1:
+            raise ArgumentError(
+                f"cross_entropy: label_smoothing={label_smoothing} is not a share. "
+                "Use a number from 0 to 1."
             )
-        classes = self._number(self.shape[axis], dtypes.float32)
-        wanted = target * (1 - label_smoothing)
-        if label_smoothing:
-            wanted = wanted + label_smoothing / classes
+        axis = min(1, self.ndim - 1)
+        if target.dtype.is_float and target.shape == self.shape:
+            return self._probability_loss(target, axis, reduction, label_smoothing, weight)
+        self._check_classes("cross_entropy", target, axis)
+        # Each row needs its greatest element, one sum and the chosen element.
+        chosen = self._chosen(target, axis)
+        wide = self._widened()
+        shifted = wide - wide.detach().max(axis, True)
+        total = shifted.exp()._fold(Op.ADD, (axis,), False).log()
+        each = total - chosen.where(shifted, 0.0)._fold(Op.ADD, (axis,), False)
+        share = chosen._shares(target, axis, weight, ignore_index, wide.dtype)
+        if label_smoothing and weight is None:
+            each = each * (1 - label_smoothing) + (total - shifted.mean(axis)) * label_smoothing
+        loss = each._weighted(share)
+        if label_smoothing and weight is not None:
+            # Each class of the smoothed target has its own weight.
+            weights = weight.cast(wide.dtype)._along(axis, self.ndim)
+            spread = ((total.unsqueeze(axis) - shifted) * weights).mean(axis)
+            kept = target.ne(ignore_index).where(spread, 0.0)
+            loss = loss * (1 - label_smoothing) + kept * label_smoothing
+        return loss._averaged(share, reduction).cast(self._floating().dtype)
+
+    def _probability_loss(
+        self,
+        target: Self,
+        axis: int,
+        reduction: LossReduction,
+        smoothing: float,
+        weight: Self | None,
+    ) -> Self:
+        wanted = target * (1 - smoothing)
+        if smoothing:
+            wanted = wanted + smoothing / self._number(self.shape[axis], dtypes.float32)
         if weight is not None:
             wanted = wanted * weight._along(axis, self.ndim)
-        each = -(wanted * self.log_softmax(axis)).sum(axis)
-        if reduction != "mean":
-            return each._reduced(reduction)
-        count = each._number(each._count(each.axes(None)), each.dtype)
-        return each.sum() / count
+        return -(wanted * self.log_softmax(axis)).sum(axis)._reduced(reduction)
 
     def sparse_categorical_crossentropy(
         self,
@@ -142,10 +166,9 @@ class Losses(Reduction, Activations):
         reduction: LossReduction = "mean",
     ) -> Self:
         """`cross_entropy` for class numbers along the last axis of x."""
-        _check_smoothing("sparse_categorical_crossentropy", label_smoothing)
-        call = "sparse_categorical_crossentropy"
-        axis = self.ndim - 1
-        return self._class_loss(call, target, axis, reduction, None, ignore_index, label_smoothing)
+        self._check_classes("sparse_categorical_crossentropy", target, self.ndim - 1)
+        classes = self.movedim(-1, min(1, self.ndim - 1))
+        return classes.cross_entropy(target, reduction, label_smoothing, ignore_index=ignore_index)
 
     def nll_loss(
         self,
@@ -156,43 +179,11 @@ class Losses(Reduction, Activations):
     ) -> Self:
         """``-x[target]`` for log-probabilities x with the classes along axis 1."""
         axis = min(1, self.ndim - 1)
-        chosen = self._chosen("nll_loss", target, axis)
+        self._check_classes("nll_loss", target, axis)
+        chosen = self._chosen(target, axis)
         each = -chosen.where(self, 0.0)._fold(Op.ADD, (axis,), False)
         share = chosen._shares(target, axis, weight, ignore_index, each.dtype)
-        return each._weighted(share, reduction)
-
-    def _class_loss(
-        self,
-        call: str,
-        target: Self,
-        axis: int,
-        reduction: LossReduction,
-        weight: Self | None,
-        ignore_index: int,
-        smoothing: float,
-    ) -> Self:
-        """Written so that each row needs its greatest element, one sum and the chosen element."""
-        chosen = self._chosen(call, target, axis)
-        wide = self._widened()
-        shifted = wide - wide.detach().max(axis, True)
-        total = shifted.exp()._fold(Op.ADD, (axis,), False).log()
-        picked = chosen.where(shifted, 0.0)._fold(Op.ADD, (axis,), False)
-        share = chosen._shares(target, axis, weight, ignore_index, wide.dtype)
-        each = total - picked
-        if smoothing and weight is None:
-            each = each * (1 - smoothing) + (total - shifted.mean(axis)) * smoothing
-        loss = each._weighted(share, "none" if weight is not None else reduction)
-        if weight is None:
-            return loss.cast(self._floating().dtype)
-        if smoothing:
-            # Each class of the smoothed target has its own weight.
-            classes = wide._number(self.shape[axis], wide.dtype)
-            weights = weight.cast(wide.dtype)._along(axis, self.ndim)
-            spread = ((total.unsqueeze(axis) - shifted) * weights).sum(axis) / classes
-            kept = target.ne(ignore_index).where(spread, 0.0)
-            loss = loss * (1 - smoothing) + kept * smoothing
-        loss = loss.sum() / share.sum() if reduction == "mean" else loss._reduced(reduction)
-        return loss.cast(self._floating().dtype)
+        return each._weighted(share)._averaged(share, reduction)
 
     def _shares(
         self,
@@ -209,13 +200,19 @@ class Losses(Reduction, Activations):
             share = self.where(weights, 0.0)._fold(Op.ADD, (axis,), False)
         return share if ignore_index is None else target.ne(ignore_index).where(share, 0.0)
 
-    def _weighted(self, share: Self, reduction: LossReduction) -> Self:
+    def _weighted(self, share: Self) -> Self:
         """The losses times their shares; what has no share does not count, even if it is NaN."""
-        loss = share.ne(0).where(self * share, 0.0)
-        return loss.sum() / share.sum() if reduction == "mean" else loss._reduced(reduction)
+        return share.ne(0).where(self * share, 0.0)
 
-    def _chosen(self, call: str, target: Self, axis: int) -> Self:
+    def _averaged(self, share: Self, reduction: LossReduction) -> Self:
+        return self.sum() / share.sum() if reduction == "mean" else self._reduced(reduction)
+
+    def _chosen(self, target: Self, axis: int) -> Self:
         """Which elements are those of the target's classes."""
+        return self._positions(axis) == target.unsqueeze(axis)
+
+    def _check_classes(self, call: str, target: Self, axis: int) -> None:
+        """An error unless `target` has a class number for each row along `axis`."""
         rest = (*self.shape[:axis], *self.shape[axis + 1 :])
         if self.ndim == 0 or target.shape != rest:
             raise ShapeError(
@@ -228,15 +225,7 @@ class Losses(Reduction, Activations):
                 f"{call}: the targets are {target.dtype.name}, not class numbers. "
                 "Give whole numbers, or probabilities of the same shape to cross_entropy."
             )
-        return self._positions(axis) == target.unsqueeze(axis)
 
     def _along(self, axis: int, ndim: int) -> Self:
         """This vector along `axis` of a tensor with `ndim` axes."""
         return self._reshape((self.shape[0], *(1,) * (ndim - axis - 1)))
-
-
-def _check_smoothing(call: str, smoothing: float) -> None:
-    if not 0 <= smoothing <= 1:
-        raise ArgumentError(
-            f"{call}: label_smoothing={smoothing} is not a share. Use a number from 0 to 1."
-        )
