@@ -11,7 +11,7 @@ from __future__ import annotations
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, index_const
 from kernelet.graph.fold import constant_value
-from kernelet.graph.infer import Shape
+from kernelet.graph.infer import Shape, max_dim
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
@@ -77,14 +77,16 @@ def _ranges(shape: Shape) -> tuple[UOp, ...]:
 
 def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...]) -> int | None:
     """The reduced axis that `position` counts along."""
-    node = position
+    node, most = position, position.dtype.max
     while node.op in MOVEMENT or (node.op is Op.CAST and node.src[0].dtype.is_integer):
         if node.op is Op.PAD or (node.op is Op.CAST and not node.dtype.is_integer):
             return None
         if node.op is not Op.CAST:
             index, _ = movement_index(node, index)
         node = node.src[0]
-    if node.op is not Op.ARANGE or index[0].op is not Op.RANGE:
+        most = min(most, node.dtype.max)
+    # Positions that wrap are found twice.
+    if node.op is not Op.ARANGE or index[0].op is not Op.RANGE or max_dim(node.arg[0]) - 1 > most:
         return None
     axis: int = index[0].arg.number
     return axis if axis in axes else None

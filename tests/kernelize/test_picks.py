@@ -55,3 +55,11 @@ def test_the_gradient_of_picks_adds_up() -> None:
     table = Tensor(TABLE)
     found = table[Tensor([1, 1, 3])].sum().gradient(table)[0].numpy()
     np.testing.assert_array_equal(found[:, 0], [0, 2, 0, 1, 0])
+
+
+def test_positions_that_wrap_are_searched() -> None:
+    wide = Tensor(np.arange(300, dtype=np.float32))
+    place = Tensor.arange(300).cast("uint8")
+    found = (place == Tensor([5], dtype="uint8")).where(wide, 0).sum()
+    assert Op.GATHER not in ops_of(found)
+    assert found.item() == 5 + 261
