@@ -110,7 +110,7 @@ class RandomGraph:
     def _is_rough(self, node: UOp) -> bool:
         if any(source in self.rough for source in node.src):
             return True
-        if node.op in MOVEMENT or node.op in (Op.PARAM, Op.MAX, Op.WHERE, Op.NEG, Op.TRUNC):
+        if node.op in (*MOVEMENT, Op.PARAM, Op.GATHER, Op.MAX, Op.WHERE, Op.NEG, Op.TRUNC):
             return False
         values = self.value(node)
         limit = EXACT_LIMIT[node.dtype.name]
@@ -170,6 +170,7 @@ class RandomGraph:
             (6, self.contraction),
             (5, self.windows),
             (3, self.running),
+            (5, self.picked),
             (4, self.stored),
             (5, self.written),
             (3, self.leaf),
@@ -329,6 +330,28 @@ class RandomGraph:
         assert seen is not None
         op = self.random.choice((Op.ADD, Op.ADD, Op.MAX))
         return drop(reduce(seen, op, (len(seen.shape) - 2,)))
+
+    def picked(self) -> UOp | None:
+        """Elements at places that are computed; 0 where there is no such place."""
+        x = self.pick()
+        if not x.shape:
+            return None
+        axis, count = self.random.randrange(len(x.shape)), self.random.choice((1, 3, 8, 17))
+        if math.prod(x.shape) * count > 8 * self.most:
+            return None
+        shape = (*x.shape, count)
+        values = expand(reshape(x, (*x.shape, 1)), shape)
+        dtype = self.random.choice((dtypes.int32, dtypes.int32, dtypes.uint8, dtypes.int64))
+        thin = tuple(1 if at == axis else size for at, size in enumerate(shape))
+        wanted = self.like(UOp.const(0, dtype).broadcast_to(thin))
+        if self.random.random() < 0.3:
+            return UOp(Op.GATHER, x.dtype, (values, wanted), axis)
+        size = x.shape[axis]
+        place = UOp(Op.ARANGE, dtypes.int32, (), (size,)).cast(dtype)
+        places = reshape(place, tuple(size if at == axis else 1 for at in range(len(shape))))
+        differs = expand(places, shape).not_equal(expand(wanted, shape))
+        chosen = differs.where(values.const_like(0), values)
+        return drop(reduce(chosen, Op.ADD, (axis,)))
 
     def stored(self) -> UOp:
         x = self.pick()
