@@ -11,6 +11,7 @@ work for one element is the length of a block, and no more memory is needed than
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
@@ -41,16 +42,17 @@ class Cumulative(Reduction):
 
     def cumsum(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
-        wanted = sum_dtype(self.dtype)
-        wide = self.cast(accumulator_dtype(wanted))
-        return wide._scan_axis(_Scan(_sum_last, _add, 0), axis if dim is None else dim).cast(wanted)
+        scan: _Scan[Self] = _Scan(_folding(Op.ADD), operator.add, 0)
+        return self._accumulated(scan, axis if dim is None else dim)
 
     def cumprod(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
+        scan: _Scan[Self] = _Scan(_folding(Op.MUL), operator.mul, 1)
+        return self._accumulated(scan, axis if dim is None else dim)
+
+    def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
         wanted = sum_dtype(self.dtype)
-        wide = self.cast(accumulator_dtype(wanted))
-        scan: _Scan[Self] = _Scan(_product_last, _multiply, 1)
-        return wide._scan_axis(scan, axis if dim is None else dim).cast(wanted)
+        return self.cast(accumulator_dtype(wanted))._scan_axis(scan, axis).cast(wanted)
 
     def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
         """The greatest element so far, and where it was last met; NaN wins."""
@@ -70,13 +72,18 @@ class Cumulative(Reduction):
     def logcumsumexp(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
         wanted = self._floating().dtype
-        scan: _Scan[Self] = _Scan(_logsumexp_last, _log_add, -math.inf)
+        scan: _Scan[Self] = _Scan(
+            lambda rows: rows.logsumexp(-1), lambda left, right: left.logaddexp(right), -math.inf
+        )
         return self._widened()._scan_axis(scan, axis if dim is None else dim).cast(wanted)
 
     def _running_max(self, axis: int) -> Self:
         if self.dtype.is_bool:
             return self.cast(dtypes.int32)._running_max(axis).cast(dtypes.bool)
-        return self._scan_axis(_Scan(_max_last, _maximum, self.dtype.min), axis)
+        scan: _Scan[Self] = _Scan(
+            _folding(Op.MAX), lambda left, right: left.maximum(right), self.dtype.min
+        )
+        return self._scan_axis(scan, axis)
 
     def _scan_axis(self, scan: _Scan[Self], axis: int) -> Self:
         place = self.axis(axis)
@@ -107,33 +114,6 @@ class Cumulative(Reduction):
         return scan.fold(seen.where(rows, self._full(scan.identity, (), self.dtype)))
 
 
-def _sum_last(rows: _TensorT) -> _TensorT:
-    return rows._fold(Op.ADD, (rows.ndim - 1,), False)
-
-
-def _product_last(rows: _TensorT) -> _TensorT:
-    return rows._fold(Op.MUL, (rows.ndim - 1,), False)
-
-
-def _max_last(rows: _TensorT) -> _TensorT:
-    return rows._fold(Op.MAX, (rows.ndim - 1,), False)
-
-
-def _logsumexp_last(rows: _TensorT) -> _TensorT:
-    return rows.logsumexp(-1)
-
-
-def _add(left: _TensorT, right: _TensorT) -> _TensorT:
-    return left + right
-
-
-def _multiply(left: _TensorT, right: _TensorT) -> _TensorT:
-    return left * right
-
-
-def _maximum(left: _TensorT, right: _TensorT) -> _TensorT:
-    return left.maximum(right)
-
-
-def _log_add(left: _TensorT, right: _TensorT) -> _TensorT:
-    return left.logaddexp(right)
+def _folding(op: Op) -> Callable[[_TensorT], _TensorT]:
+    """A reduction of the last axis."""
+    return lambda rows: rows._fold(op, (rows.ndim - 1,), False)

@@ -12,6 +12,7 @@ sorted, four times, with fixed movements between (Leighton's columnsort, 1985).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Self
 
 from kernelet.base.dtype import dtypes
@@ -81,12 +82,7 @@ class Sorting(Cumulative, Indexing):
     ) -> Self:
         """The middle element, the lower of two; NaN if there is one."""
         along = axis if dim is None else dim
-        rows, kept = self._rows_of(along, "median")
-        last = rows.ndim - 1
-        size = known(rows.shape[last])
-        values = rows.sort(last)[0]._slice(last, (size - 1) // 2, (size + 1) // 2)._reshape(kept)
-        values = values._nan_from(rows, kept)
-        return values._with_axis(self.ndim, along) if keepdim else values
+        return self._between("median", along, keepdim, lambda size: (size - 1) // 2)
 
     def quantile(
         self, q: float, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
@@ -95,16 +91,25 @@ class Sorting(Cumulative, Indexing):
         if not 0 <= q <= 1:
             raise ArgumentError(f"quantile: q={q} is not a share. Use a number from 0 to 1.")
         along = axis if dim is None else dim
-        rows, kept = self._floating()._rows_of(along, "quantile")
+        return self._floating()._between("quantile", along, keepdim, lambda size: q * (size - 1))
+
+    def _between(
+        self, call: str, axis: int | None, keepdim: bool, place: Callable[[int], float]
+    ) -> Self:
+        """The value at a place in the sorted axis, on a line from one element to the next."""
+        rows, kept = self._rows_of(axis, call)
         last = rows.ndim - 1
-        place = q * (known(rows.shape[last]) - 1)
-        low, high = math.floor(place), math.ceil(place)
+        at = place(known(rows.shape[last]))
+        low = math.floor(at)
         ordered = rows.sort(last)[0]
-        first = ordered._slice(last, low, low + 1)._reshape(kept)
-        second = ordered._slice(last, high, high + 1)._reshape(kept)
-        values = first if low == high else first + (second - first) * (place - low)
-        values = values._nan_from(rows, kept)
-        return values._with_axis(self.ndim, along) if keepdim else values
+        values = ordered._slice(last, low, low + 1)._reshape(kept)
+        if at != low:
+            above = ordered._slice(last, low + 1, low + 2)._reshape(kept)
+            values = values + (above - values) * (at - low)
+        if rows.dtype.is_float:
+            spoilt = rows.isnan().any(last)._reshape(kept)
+            values = spoilt.where(math.nan, values)
+        return values._with_axis(self.ndim, axis) if keepdim else values
 
     def _rows_of(self, axis: int | None, call: str) -> tuple[Self, tuple[Dim, ...]]:
         """The axis, or all of them as one, moved to the end; and the shape without it."""
@@ -114,12 +119,6 @@ class Sorting(Cumulative, Indexing):
             return self._reshape((product(self.shape),)), ()
         rows = self.movedim(place, -1)
         return rows, rows.shape[:-1]
-
-    def _nan_from(self, rows: Self, kept: tuple[Dim, ...]) -> Self:
-        if not rows.dtype.is_float:
-            return self
-        spoilt = rows.isnan().any(rows.ndim - 1)._reshape(kept)
-        return spoilt.where(math.nan, self)
 
     def _with_axis(self, ndim: int, axis: int | None) -> Self:
         if axis is None:
