@@ -458,14 +458,20 @@ class _Planner:
         if self.analysis.writer.stages:
             needed = [n for n in outer if self._stages_need(nest[n].axis)]
             free = needed or outer
-        first = free[0]
-        if _whole(nest[first].size) < 4 * self.target.threads:
-            first = max(free, key=lambda n: (_whole(nest[n].size), -n))
+        # A loop moved outwards reads the others' operands again, so an even share will do.
+        threads = self.target.threads
+        even = (n for n in free if self._shares(_whole(nest[n].size), threads))
+        first = next(even, max(free, key=lambda n: (_whole(nest[n].size), -n)))
         if _whole(nest[first].size) < 2:
             return []
         order = (first, *(n for n in range(len(nest)) if n != first))
         moved: list[Transform] = [] if first == 0 else [Reorder(order)]
         return [*moved, Parallel()]
+
+    @staticmethod
+    def _shares(size: int, threads: int) -> bool:
+        """Whether a loop of this size keeps all threads about equally busy."""
+        return size >= 4 * threads or (size >= threads and size % threads == 0)
 
     def _stages_need(self, axis: int) -> bool:
         position = [loop.axis for loop in self.analysis.nest].index(axis)
