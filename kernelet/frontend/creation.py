@@ -16,6 +16,8 @@ from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.primitives import DTypeLike, as_dtype, scalar_dtype, show_shape
 from kernelet.frontend.shaping import flat_shape
 from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.movement import add_dims
+from kernelet.graph.uop import UOp
 
 
 def checked_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
@@ -64,14 +66,19 @@ class Creation(Elementwise):
     @classmethod
     def arange(
         cls,
-        start: Scalar,
-        stop: Scalar | None = None,
+        start: Scalar | UOp,
+        stop: Scalar | UOp | None = None,
         step: Scalar = 1,
         **options: Unpack[Options],
     ) -> Self:
-        """start, start + step, ... up to but without stop; ``np.arange(start, stop, step)``."""
+        """start, start + step, ... up to but without stop; ``np.arange(start, stop, step)``.
+
+        With step 1, start and stop may depend on bound variables.
+        """
         if stop is None:
             start, stop = 0, start
+        if isinstance(start, UOp) or isinstance(stop, UOp):
+            return cls._between(start, stop, step, options)
         if step == 0:
             raise ArgumentError("arange: step is 0. Give a step that leads from start to stop.")
         count = max(math.ceil((stop - start) / step), 0)
@@ -84,6 +91,21 @@ class Creation(Elementwise):
         values = values if step == 1 else values * step
         values = values if start == 0 else values + start
         return values.cast(kind)._created(options)
+
+    @classmethod
+    def _between(
+        cls, start: Scalar | UOp, stop: Scalar | UOp, step: Scalar, options: Options
+    ) -> Self:
+        """The whole numbers from start to stop, whose distance depends on bound variables."""
+        if step != 1 or isinstance(start, float) or isinstance(stop, float):
+            raise ArgumentError(
+                f"arange: step {step!r} with an end that is a bound variable. Use whole numbers "
+                "and step 1, and multiply the result."
+            )
+        kind = dtype_of(options, dtypes.default_int)
+        first = cls._wrap(start.cast(kind)) if isinstance(start, UOp) else start
+        values = cls._arange(add_dims(stop, -start if start != 0 else 0), kind)
+        return (values + first).cast(kind)._created(options)
 
     @classmethod
     def linspace(cls, start: Scalar, stop: Scalar, steps: int, **options: Unpack[Options]) -> Self:

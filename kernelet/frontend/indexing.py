@@ -90,10 +90,10 @@ class Indexing(Movement):
 
     def _full_index(self, index: object) -> list[object]:
         """One item for each axis, and None for each new axis."""
-        items: list[object] = []
-        for item in index if isinstance(index, tuple) else (index,):
-            items.extend(self._normal_item(item))
-        used = sum(item is not None and item is not Ellipsis for item in items)
+        items = [
+            self._normal_item(item) for item in (index if isinstance(index, tuple) else (index,))
+        ]
+        used = sum(_width(item) for item in items)
         if used > self.ndim:
             raise IndexingError(
                 f"index: {used} axes are indexed, but the tensor has shape "
@@ -103,17 +103,25 @@ class Indexing(Movement):
         if len(dots) > 1:
             raise IndexingError("index: there are two ellipses (...). Use one.")
         at = dots[0] if dots else len(items)
-        return [*items[:at], *[slice(None)] * (self.ndim - used), *items[at + 1 :]]
+        items[at : at + 1] = [slice(None)] * (self.ndim - used)
+        full: list[object] = []
+        axis = 0
+        for item in items:
+            if isinstance(item, Primitives) and item.dtype.is_bool:
+                self._check_mask(item, axis)
+                full.extend(item._true_places())  # type: ignore[attr-defined]
+            else:
+                full.append(item)
+            axis += _width(item)
+        return full
 
-    def _normal_item(self, item: object) -> list[object]:
+    def _normal_item(self, item: object) -> object:
         if item is None or item is Ellipsis or isinstance(item, slice | UOp):
-            return [item]
+            return item
         if isinstance(item, int) and not isinstance(item, bool):
-            return [item]
+            return item
         if isinstance(item, list | tuple | range) or hasattr(item, "__array__"):
             tensor = item if isinstance(item, Primitives) else self._from_data(item)
-            if tensor.dtype.is_bool:
-                return list(tensor._true_places())  # type: ignore[attr-defined]
             if isinstance(item, list) and not item:
                 tensor = tensor.cast(dtypes.default_int)
             if tensor.dtype.is_float:
@@ -121,11 +129,20 @@ class Indexing(Movement):
                     f"index: a tensor of {tensor.dtype.name} cannot index. Cast it to an integer "
                     "type, or compare it to get a mask."
                 )
-            return [tensor]
+            return tensor
         raise IndexingError(
             f"index: {item!r} ({type(item).__name__}) cannot index. Use numbers, slices, ..., "
             "None, tensors of integers or bool masks."
         )
+
+    def _check_mask(self, mask: Primitives, axis: int = 0) -> None:
+        """A mask has an element for each of those that it chooses from."""
+        sizes = self.shape[axis : axis + mask.ndim]
+        if mask.shape != sizes:
+            raise IndexingError(
+                f"index: a mask of shape {show_shape(mask.shape)} for axes of shape "
+                f"{show_shape(sizes)}. Give a mask with the sizes of the axes."
+            )
 
     def _place(self, item: object, axis: int) -> _Span:
         size = self.shape[axis]
@@ -191,7 +208,9 @@ class Indexing(Movement):
 
     def _in_range(self, size: Dim) -> Self:
         """Indices counted from the front as int32; -1 for those that are outside."""
-        counted = self._counting()
+        # Narrow integers do not hold every size.
+        narrow = self.dtype.itemsize < dtypes.default_int.itemsize
+        counted = self.cast(dtypes.default_int) if narrow else self
         low = -max_dim(size) if not self.dtype.is_unsigned else 0
         inside = (counted >= low) & (counted < max_dim(size))
         length = size if isinstance(size, int) else self._operand(size)
@@ -462,3 +481,10 @@ def _plain(value: object) -> int | None:
     raise IndexingError(
         f"slice: {value!r} ({type(value).__name__}) is no end of a slice. Use whole numbers."
     )
+
+
+def _width(item: object) -> int:
+    """How many axes an item of an index takes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, Primitives) and item.dtype.is_bool else 1

@@ -350,6 +350,7 @@ class Tensor(
         mask = index if isinstance(index, Tensor) and index.dtype.is_bool else None
         if mask is not None and given.ndim == 0:
             # Without a look at the mask: its shape fits the first axes.
+            self._check_mask(mask)
             missing = (1,) * (self.ndim - mask.ndim)
             self._write(mask._reshape((*mask.shape, *missing)).where(given, self))
             return
@@ -412,7 +413,7 @@ class Tensor(
             )
         found = self._gradients(list(targets), gradient)
         for target, each in zip(targets, found, strict=True):
-            if each is None and not depends_on(self.uop, target):
+            if each is None and 0 not in target.shape and not depends_on(self.uop, target):
                 raise GradientError(
                     f"gradient: the tensor was not computed from the target of shape "
                     f"{show_shape(target.shape)}, or its history is gone. Use the target in the "

@@ -91,6 +91,8 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
     if op is Op.COPY:
         return node.replace(src=(_stored(node.src[0]),))
     if op is Op.REDUCE:
+        if 0 in node.shape:
+            return UOp.const(0, node.dtype).broadcast_to(node.shape)
         gathered = search_is_gather(node)
         if gathered is not None:
             return gathered

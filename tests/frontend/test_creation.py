@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernelet import Variable
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
@@ -89,3 +90,13 @@ def test_shapes_may_be_bound_variables() -> None:
 def test_negative_sizes_are_refused() -> None:
     with pytest.raises(ShapeError, match="-1"):
         Tensor.zeros(2, -1)
+
+
+def test_ranges_end_at_bound_variables() -> None:
+    variable = Variable("n", 1, 12)
+    for number in (3, 5):
+        n = variable.bind(number)
+        assert (Tensor.arange(n) + 0).tolist() == list(range(number))
+        assert Tensor.arange(n, n + 3).tolist() == list(range(number, number + 3))
+    with pytest.raises(ArgumentError, match="bound variable"):
+        Tensor.arange(0, variable.bind(4), 2)

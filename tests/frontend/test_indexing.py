@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelet.base.counters import GlobalCounters
+from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
@@ -296,3 +297,19 @@ def test_writes_happen_as_if_the_right_side_was_read_first() -> None:
     got[1:3] += 5
     want[1:3] += 5
     same(got, want)
+
+
+def test_masks_have_the_sizes_of_the_axes_they_choose_from() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    for mask in ([True], [True, False, True], [[True, False]]):
+        with pytest.raises(IndexingError, match="a mask of shape"):
+            x[Tensor(mask)]
+        with pytest.raises(IndexingError, match="a mask of shape"):
+            x[Tensor(mask)] = 1.0
+    assert x[..., Tensor([False, True])].tolist() == [[2.0], [4.0]]
+
+
+def test_narrow_indices_count_from_the_end_of_long_axes() -> None:
+    x = Tensor(np.arange(300))
+    assert x[Tensor([-1, 127], dtype=dtypes.int8)].tolist() == [299, 127]
+    assert x[Tensor([255], dtype=dtypes.uint8)].tolist() == [255]

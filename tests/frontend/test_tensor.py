@@ -315,3 +315,8 @@ def test_a_node_written_once_is_an_after() -> None:
     x = Tensor([1.0, 2.0]).realize()
     x[0] = 3
     assert x.uop.op is Op.AFTER
+
+
+def test_gradients_of_nothing_are_nothing() -> None:
+    x = Tensor.zeros(0, 3)
+    assert x.cat(Tensor.ones(1, 3)).sum().gradient(x)[0].shape == (0, 3)
