@@ -69,9 +69,12 @@ def _packed(node: UOp) -> UOp:
 
 def _operand(view: UOp) -> _Operand | None:
     """How an operand moves, if it is a view of memory along straight lines."""
-    base = base_of(view)
-    if not is_memory(base):
+    if not is_memory(base_of(view)):
         return None
+    base = view
+    # Memory has one axis; the reshape right above it says what it holds.
+    while base.op in MOVEMENT and not (base.op is Op.RESHAPE and base.src[0].op is Op.PARAM):
+        base = base.src[0]
     index: tuple[UOp, ...] = tuple(
         ZERO
         if dim == 1
@@ -80,7 +83,7 @@ def _operand(view: UOp) -> _Operand | None:
     )
     variables = index
     node = view
-    while node.op in MOVEMENT:
+    while node is not base:
         index, _ = movement_index(node, index)
         node = node.src[0]
     strides = dict.fromkeys(variables, 0)
