@@ -39,15 +39,16 @@ def separate_overlaps(sink: UOp) -> UOp:
 
 def _reads_in_place(value: UOp, target: UOp) -> bool:
     storage = storage_of(target)
-    seen: set[UOp] = set()
+    # A node may be read in place and elsewhere too.
+    seen: set[tuple[UOp, bool]] = set()
     stack = [(value, True)]
     while stack:
         node, same_place = stack.pop()
         if same_place and node is target:
             continue
-        if node in seen:
+        if (node, same_place) in seen:
             continue
-        seen.add(node)
+        seen.add((node, same_place))
         if is_memory(node):
             if storage_of(node) is storage:
                 return False

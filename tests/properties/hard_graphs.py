@@ -311,6 +311,17 @@ def old_and_latest_in_one(problem: Problem) -> list[UOp]:
     return [before + once, before + twice, once + twice, twice]
 
 
+def in_place_and_turned_around(problem: Problem) -> list[UOp]:
+    first, second = leaf(problem, 7), leaf(problem, 7)
+    found = []
+    for memory, turned_first in ((first, True), (second, False)):
+        twice = memory * 2.0
+        parts = (flip(twice, 0), twice) if turned_first else (twice, flip(twice, 0))
+        write = UOp(Op.ASSIGN, F32, (memory, parts[0] + parts[1]))
+        found.append(UOp(Op.AFTER, F32, (memory, write)))
+    return found
+
+
 def copies_of_what_is_written(problem: Problem) -> list[UOp]:
     x = leaf(problem, 10)
     computed = x + x
@@ -336,7 +347,7 @@ _CASES: Sequence[Case] = (
     *(three_hundred_results, all_and_back, softmaxes, norms, masked_attention, primes),
     *(first_of_maxima, gates_under_reductions, division_by_padding, scalars, axes_of_one),
     *(nothing, nothing_among_numbers, nothing_in_between, old_contents, old_and_latest_in_one),
-    *(copies_of_what_is_written, what_simplifies_to_memory),
+    *(in_place_and_turned_around, copies_of_what_is_written, what_simplifies_to_memory),
 )
 HARD = {case.__name__: case for case in _CASES}
 
