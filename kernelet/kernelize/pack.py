@@ -22,7 +22,7 @@ from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.normalize import base_of, is_memory
 
 LEAST_LANES = 16  # a shorter axis does not fill a vector
-LONG_DOT = 512  # along an axis this long, dot products are as good
+LONG_DOT = 64  # along an axis this long, dot products are as good
 LEAST_REUSE = 64  # how often each element of the copy is read, at least
 LEAST_WORK = 1 << 20
 
