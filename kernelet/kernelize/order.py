@@ -59,10 +59,10 @@ def lost_states(pieces: Pieces, graph: Iterable[UOp]) -> set[UOp]:
         state, *writes = after.src
         for reader, needed in pieces.needs.items():
             is_copy = reader.op is Op.CONTIGUOUS and reader.src[0] is state
-            if state in needed and reader not in writes and not is_copy:
-                if _needs_any(pieces, reader, writes):
-                    found.add(state)
-                    break
+            reads = state in needed and reader not in writes and not is_copy
+            if reads and _needs_any(pieces, reader, writes):
+                found.add(state)
+                break
     return found
 
 
