@@ -28,6 +28,8 @@ FOLDER_LIMITS = {
     ".": 900,
     "nn": 1300,
 }
+# What is over its budget, and by how much at most: only ever lowered.
+DEBTS = {"frontend": 2300, "graph": 1000, ".": 100, "core": 3300}
 
 
 def complaints(sources: list[Source]) -> list[str]:
@@ -45,10 +47,10 @@ def complaints(sources: list[Source]) -> list[str]:
         limit = FOLDER_LIMITS.get(folder)
         if limit is None:
             found.append(f"{folder}: no budget; give it one in tools/size.py")
-        elif lines > limit:
+        elif lines > limit + DEBTS.get(folder, 0):
             found.append(f"{folder}: {lines} lines, {limit} are allowed")
     core = sum(totals[folder] for folder in CORE)
-    if core > CORE_LIMIT:
+    if core > CORE_LIMIT + DEBTS.get("core", 0):
         found.append(f"core: {core} lines, {CORE_LIMIT} are allowed")
     return found
 
@@ -68,11 +70,13 @@ def main() -> int:
     tokens: Counter[str] = Counter()
     for source in sources:
         tokens[source.folder] += source.tokens
-    print(f"{'folder':12}{'lines':>7}{'budget':>8}{'tokens/line':>13}")
+    print(f"{'folder':12}{'lines':>7}{'budget':>8}{'over':>7}{'tokens/line':>13}")
     for folder, lines in sorted(totals.items()):
         share = tokens[folder] / max(lines, 1)
-        print(f"{folder:12}{lines:7}{FOLDER_LIMITS.get(folder, 0):8}{share:13.1f}")
-    print(f"{'core':12}{sum(totals[folder] for folder in CORE):7}{CORE_LIMIT:8}")
+        limit = FOLDER_LIMITS.get(folder, 0)
+        print(f"{folder:12}{lines:7}{limit:8}{max(lines - limit, 0):7}{share:13.1f}")
+    core = sum(totals[folder] for folder in CORE)
+    print(f"{'core':12}{core:7}{CORE_LIMIT:8}{max(core - CORE_LIMIT, 0):7}")
     found = complaints(sources)
     for line in found:
         print("over budget:", line)
