@@ -1,0 +1,62 @@
+"""Calls run after what they need; reads of lost states are found."""
+
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.cut import Cutter
+from kernelet.kernelize.order import has_cycle, lost_states, order_calls
+from tests.kernelize.graphs import after, contiguous, write
+from tests.lower.pseudocode import flip, memory
+
+
+def cut(*asked: UOp) -> Cutter:
+    return Cutter(UOp.sink(*asked), "CPU", 0)
+
+
+def test_a_value_is_computed_before_its_readers() -> None:
+    first = contiguous(memory(0, 4) * 2.0)
+    second = contiguous(flip(first, 0))
+    pieces = cut(second).pieces
+    assert order_calls(pieces) == [first, second]
+    assert not has_cycle(pieces, order_calls(pieces))
+
+
+def test_readers_of_old_contents_come_before_the_write() -> None:
+    x = memory(0, 4)
+    change = write(x, x * 2.0)
+    old = contiguous(x + 1.0)
+    pieces = cut(after(x, change), old).pieces
+    assert order_calls(pieces) == [old, change]
+
+
+def test_writes_to_one_memory_keep_their_order() -> None:
+    x = memory(0, 4)
+    first = write(x, x * 2.0)
+    second = write(after(x, first), after(x, first) + 1.0)
+    assert order_calls(cut(after(after(x, first), second)).pieces) == [first, second]
+
+
+def test_a_call_that_needs_the_old_and_the_latest_state_is_found() -> None:
+    x = memory(0, 4)
+    change = write(x, x * 2.0)
+    both = contiguous(x + after(x, change))
+    cutter = cut(both)
+    order = order_calls(cutter.pieces)
+    assert has_cycle(cutter.pieces, order)
+    assert lost_states(cutter.pieces, cutter.order) == {x}
+
+
+def test_only_states_on_the_cycle_are_lost() -> None:
+    x, y = memory(0, 4), memory(1, 4)
+    change = write(x, x * 2.0)
+    other = write(y, contiguous(flip(x, 0)))
+    both = contiguous(x + after(x, change))
+    cutter = cut(both, after(y, other))
+    assert lost_states(cutter.pieces, cutter.order) == {x}
+
+
+def test_a_copy_of_the_old_contents_loses_nothing() -> None:
+    x = memory(0, 4)
+    saved = contiguous(x)
+    change = write(x, x * 2.0)
+    cutter = cut(contiguous(saved + after(x, change)))
+    assert not has_cycle(cutter.pieces, order_calls(cutter.pieces))
+    assert not lost_states(cutter.pieces, cutter.order)
