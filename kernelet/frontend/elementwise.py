@@ -60,10 +60,7 @@ class Elementwise(Primitives):
         return left._alu(Op.AND if left.dtype.is_bool else Op.MUL, right)
 
     def div(
-        self,
-        other: Self | Scalar,
-        reverse: bool = False,
-        rounding_mode: Rounding | None = None,
+        self, other: Self | Scalar, reverse: bool = False, rounding_mode: Rounding | None = None
     ) -> Self:
         """``x / other`` in floats, or rounded: "floor" down, "trunc" to zero."""
         if rounding_mode not in (None, "trunc", "floor"):
@@ -292,11 +289,7 @@ class Elementwise(Primitives):
         return (self.isnan() | self.isinf()).logical_not()
 
     def isclose(
-        self,
-        other: Self,
-        rtol: float = 1e-5,
-        atol: float = 1e-8,
-        equal_nan: bool = False,
+        self, other: Self, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> Self:
         """``np.isclose(x, other, rtol, atol, equal_nan)``."""
         near = (self - other).abs().le(other.abs() * rtol + atol)

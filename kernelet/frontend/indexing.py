@@ -366,11 +366,7 @@ class Indexing(Movement):
         return self.unsqueeze(-1).eq(self._arange(num_classes)).cast(dtypes.default_int)
 
     def scatter(
-        self,
-        dim: int,
-        index: Self,
-        src: Self | Scalar,
-        reduce: ScatterMode | None = None,
+        self, dim: int, index: Self, src: Self | Scalar, reduce: ScatterMode | None = None
     ) -> Self:
         """``out = x.copy(); out[index[i][j]][j] = src[i][j]`` for dim 0."""
         if reduce not in (None, "add", "multiply"):
@@ -417,13 +413,7 @@ class Indexing(Movement):
         return mask._pad(pads).where(found._pad(pads), self)
 
     def scatter_reduce(
-        self,
-        dim: int,
-        index: Self,
-        src: Self,
-        reduce: ReduceMode,
-        *,
-        include_self: bool = True,
+        self, dim: int, index: Self, src: Self, reduce: ReduceMode, *, include_self: bool = True
     ) -> Self:
         """All of `src` that `index` sends to a place, combined there, with x itself or without."""
         if reduce not in ("sum", "prod", "mean", "amax", "amin"):

@@ -15,6 +15,7 @@ from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.einsum import Equation, Label, parse_equation
+from kernelet.frontend.movement import tensor_list
 from kernelet.frontend.primitives import (
     DTypeLike,
     as_dtype,
@@ -161,9 +162,7 @@ class LinearAlgebra(Cumulative):
         Letters may repeat inside an operand (the diagonal), ``...`` stands for any other axes,
         and without ``->`` the letters that occur once are kept in alphabetical order.
         """
-        tensors: list[Self] = []
-        for operand in operands:
-            tensors.extend(operand if isinstance(operand, list | tuple) else [operand])  # type: ignore[list-item]
+        tensors = tensor_list(operands)
         shapes = [tensor.shape for tensor in tensors]
         return cls._contract(parse_equation(formula, shapes), tensors, dtype)
 

@@ -76,10 +76,7 @@ class Losses(Reduction, Activations):
         return tiny.where(-100.0, tiny.where(1.0, wide).log())
 
     def binary_crossentropy_logits(
-        self,
-        target: Self,
-        reduction: LossReduction = "mean",
-        pos_weight: Self | None = None,
+        self, target: Self, reduction: LossReduction = "mean", pos_weight: Self | None = None
     ) -> Self:
         """`binary_crossentropy` of ``sigmoid(x)``, from x itself, without overflow."""
         tail = (-self).softplus()
@@ -186,12 +183,7 @@ class Losses(Reduction, Activations):
         return each._weighted(share)._averaged(share, reduction)
 
     def _shares(
-        self,
-        target: Self,
-        axis: int,
-        weight: Self | None,
-        ignore_index: int | None,
-        dtype: DType,
+        self, target: Self, axis: int, weight: Self | None, ignore_index: int | None, dtype: DType
     ) -> Self:
         """How much each target counts, given which elements are those of its class."""
         share = self._full(1, target.shape, dtype)

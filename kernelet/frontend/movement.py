@@ -146,7 +146,7 @@ class Movement(Shaping):
 
     def cat(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
         """Joined along an axis; ``np.concatenate([x, *others], dim)``."""
-        parts = _tensors([self, *others])
+        parts = tensor_list([self, *others])
         first = parts[0]
         axis = first.axis(dim)
         dtype = reduce(promote, [part.dtype for part in parts])
@@ -172,7 +172,7 @@ class Movement(Shaping):
 
     def stack(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
         """Joined along a new axis; ``np.stack([x, *others], dim)``."""
-        parts = _tensors([self, *others])
+        parts = tensor_list([self, *others])
         for part in parts:
             if part.shape != parts[0].shape:
                 raise ShapeError(
@@ -257,22 +257,15 @@ class Movement(Shaping):
         first, second = self.axis(dim1), self.axis(dim2)
         rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
         x = self.permute([*rest, first, second])
-        rows, columns = (
-            x._known_size(-2 % x.ndim, "diagonal"),
-            x._known_size(-1 % x.ndim, "diagonal"),
-        )
-        x = x._slice(x.ndim - 1, min(max(offset, 0), columns), columns)
-        x = x._slice(x.ndim - 2, min(max(-offset, 0), rows), rows)
-        length = max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
+        rows, columns = (x._known_size(side % x.ndim, "diagonal") for side in (-2, -1))
+        down, right = min(max(-offset, 0), rows), min(max(offset, 0), columns)
+        length = min(rows - down, columns - right)
         lead = x.shape[:-2]
-        x = x._slice(x.ndim - 2, 0, length)._slice(x.ndim - 1, 0, length)
+        x = x._slice(x.ndim - 2, down, down + length)._slice(x.ndim - 1, right, right + length)
         # Rows one element longer than wide: the diagonal becomes a column.
         x = x._reshape((*lead, length * length))._pad((*((0, 0),) * len(lead), (0, length)))
-        return (
-            x._reshape((*lead, length, length + 1))
-            ._slice(len(lead) + 1, 0, 1)
-            ._reshape((*lead, length))
-        )
+        x = x._reshape((*lead, length, length + 1))._slice(len(lead) + 1, 0, 1)
+        return x._reshape((*lead, length))
 
     def diag(self) -> Self:
         """A matrix with this vector on its diagonal; ``np.diag(x)``."""
@@ -302,7 +295,7 @@ class Movement(Shaping):
         self, *others: Self | Sequence[Self], indexing: Literal["ij", "xy"] = "ij"
     ) -> tuple[Self, ...]:
         """Every vector expanded over the grid of all of them; ``np.meshgrid(x, *others)``."""
-        parts = _tensors([self, *others])
+        parts = tensor_list([self, *others])
         if indexing == "xy" and len(parts) > 1:
             grids = parts[1].meshgrid(parts[0], *parts[2:])
             return (grids[1], grids[0], *grids[2:])
@@ -316,7 +309,7 @@ class Movement(Shaping):
     concatenate = cat
 
 
-def _tensors(given: Sequence[T | Sequence[T]]) -> list[T]:
+def tensor_list(given: Sequence[T | Sequence[T]]) -> list[T]:
     """Tensors given one by one or in a list."""
     found: list[T] = []
     for item in given:

@@ -307,10 +307,7 @@ class Primitives(ABC):
         right = self._operand(other)
         dtype = promote(self.dtype, right.dtype)
         shape = broadcast_shape(self.shape, right.shape, name=name)
-        return (
-            self.cast(dtype)._broadcast_to(shape),
-            right.cast(dtype)._broadcast_to(shape),
-        )
+        return (self.cast(dtype)._broadcast_to(shape), right.cast(dtype)._broadcast_to(shape))
 
     def _floating(self) -> Self:
         """This tensor if it has floats, else its values as floats of the default type."""

@@ -82,7 +82,7 @@ class Sorting(Cumulative, Indexing):
     ) -> Self:
         """The middle element, the lower of two; NaN if there is one."""
         along = axis if dim is None else dim
-        return self._between("median", along, keepdim, lambda size: (size - 1) // 2)
+        return self._at_place("median", along, keepdim, lambda size: (size - 1) // 2)
 
     def quantile(
         self, q: float, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
@@ -91,9 +91,9 @@ class Sorting(Cumulative, Indexing):
         if not 0 <= q <= 1:
             raise ArgumentError(f"quantile: q={q} is not a share. Use a number from 0 to 1.")
         along = axis if dim is None else dim
-        return self._floating()._between("quantile", along, keepdim, lambda size: q * (size - 1))
+        return self._floating()._at_place("quantile", along, keepdim, lambda size: q * (size - 1))
 
-    def _between(
+    def _at_place(
         self, call: str, axis: int | None, keepdim: bool, place: Callable[[int], float]
     ) -> Self:
         """The value at a place in the sorted axis, on a line from one element to the next."""

@@ -26,14 +26,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold
 from kernelet.graph.ops import OP_TABLE, Op
-from kernelet.graph.pattern import (
-    ANY_DTYPE,
-    ANYTHING,
-    Equation,
-    PlaceholderArg,
-    Rule,
-    UPat,
-)
+from kernelet.graph.pattern import ANY_DTYPE, ANYTHING, Equation, PlaceholderArg, Rule, UPat
 from kernelet.graph.uop import UOp
 
 Matcher = Callable[[UOp, object], UOp | None]

@@ -12,14 +12,7 @@ from collections.abc import Sequence
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.graph.checks import check_elementwise
-from kernelet.graph.division import (
-    FALSE,
-    ZERO,
-    add_index,
-    index_const,
-    less_index,
-    scale_index,
-)
+from kernelet.graph.division import FALSE, ZERO, add_index, index_const, less_index, scale_index
 from kernelet.graph.fold import fold
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp

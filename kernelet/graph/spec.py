@@ -86,11 +86,7 @@ TENSOR = Spec(
 
 KERNEL = Spec(
     "kernel",
-    {
-        **_VALUES,
-        Op.STORE: checks.check_store_to_view,
-        Op.SINK: checks.check_sink_of_stores,
-    },
+    {**_VALUES, Op.STORE: checks.check_store_to_view, Op.SINK: checks.check_sink_of_stores},
 )
 
 _EXPRESSIONS: dict[Op, Check] = {
@@ -110,11 +106,7 @@ _EXPRESSIONS: dict[Op, Check] = {
 
 LOOPS = Spec(
     "tree of loops",
-    {
-        **_EXPRESSIONS,
-        Op.BLOCK: program_checks.check_block,
-        Op.LOOP: program_checks.check_loop,
-    },
+    {**_EXPRESSIONS, Op.BLOCK: program_checks.check_block, Op.LOOP: program_checks.check_loop},
     (program_checks.loops_surround_their_uses,),
 )
 

@@ -52,16 +52,14 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Exponential:
-    """base**x = polynomial(remainder) * 2**(2 * half), half = round(x * scale).
+    """base**x = polynomial(remainder) * 2**(2 * half), half = round(x / octave / 2).
 
-    The remainder is x - half * (high + low); beyond `least` and `greatest` the result is 0 or inf.
+    The result doubles where x grows by `octave`. The remainder is x - half * (high + low).
     """
 
-    scale: float
+    octave: float
     high: float
     low: float
-    least: float
-    greatest: float
     polynomial: tuple[float, ...]
 
 
@@ -69,11 +67,9 @@ class _Exponential:
 # floating point, so that exp2 of an integer is a power of two.
 _EXP2 = {
     dtypes.float32: _Exponential(
-        0.5,
+        1.0,
         2.0,
         0.0,
-        -151.0,
-        129.0,
         (
             1.0,
             0.6931474208831787,
@@ -86,11 +82,9 @@ _EXP2 = {
         ),
     ),
     dtypes.float64: _Exponential(
-        0.5,
+        1.0,
         2.0,
         0.0,
-        -1076.0,
-        1025.0,
         (
             1.0,
             0.693147180559945,
@@ -114,11 +108,9 @@ _EXP2 = {
 # with `half` is exact.
 _EXP = {
     dtypes.float32: _Exponential(
-        0.7213475204444817,
+        math.log(2.0),
         1.38629150390625,
         2.857213530660374e-06,
-        -105.0,
-        89.0,
         (
             1.0,
             1.0000003576278687,
@@ -131,11 +123,9 @@ _EXP = {
         ),
     ),
     dtypes.float64: _Exponential(
-        0.7213475204444817,
+        math.log(2.0),
         1.3862943611202354,
         -3.447888905122967e-13,
-        -746.0,
-        710.0,
         (
             1.0,
             0.9999999999999996,
@@ -287,11 +277,14 @@ def cos(x: UOp, target: Target) -> UOp:
 
 def _exponential(x: UOp, parameters: _Exponential, target: Target) -> UOp:
     layout = _LAYOUTS[x.dtype.scalar]
-    clamped = (x < parameters.least).where(parameters.least, x)
-    clamped = (clamped > parameters.greatest).where(parameters.greatest, clamped)
+    # Beyond these the result is 0 or infinite.
+    least = math.floor(-(layout.bias + layout.mantissa + 1) * parameters.octave)
+    greatest = math.floor((layout.bias + 2) * parameters.octave)
+    clamped = (x < least).where(least, x)
+    clamped = (clamped > greatest).where(greatest, clamped)
     # The low bits of `rounded` are half + bias: shifted, they are the float 2**half.
     rounder = layout.rounder + layout.bias
-    rounded = _multiply_add(clamped, parameters.scale, rounder, target)
+    rounded = _multiply_add(clamped, 0.5 / parameters.octave, rounder, target)
     half = rounded + -rounder
     rest = _multiply_add(half, -parameters.high, clamped, target)
     if parameters.low:
