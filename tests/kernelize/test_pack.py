@@ -1,71 +1,68 @@
-import numpy as np
+"""An operand that no loop reads contiguously is stored once more, transposed."""
+
 import pytest
 
-from kernelet import Tensor, engine
-from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
-from kernelet.graph.uop import ParamArg, ReduceArg, UOp
+from kernelet.graph.uop import UOp
+from kernelet.kernelize import pack
 from kernelet.kernelize.pack import pack_operands
-
-F32 = dtypes.float32
-
-
-def memory(slot: int, *shape: int) -> UOp:
-    size = int(np.prod(shape))
-    node = UOp(Op.PARAM, F32, (), ParamArg(slot, size, "CPU"))
-    return UOp(Op.RESHAPE, F32, (node,), shape)
+from tests.kernelize.graphs import ops
+from tests.lower.pseudocode import expand, memory, permute, product, reduce, reshape
 
 
-def product(rows: int, inner: int, columns: int, order: tuple[int, int]) -> UOp:
-    """a (rows, inner) times b, which lies as (inner, columns) in the given order."""
-    shape = (rows, inner, columns)
-    left = UOp(Op.RESHAPE, F32, (memory(1, rows, inner),), (rows, inner, 1))
-    sizes = (inner, columns)
-    right = memory(2, *(sizes[axis] for axis in order))
-    if order != (0, 1):
-        right = UOp(Op.PERMUTE, F32, (right,), (1, 0))
-    right = UOp(Op.RESHAPE, F32, (right,), (1, inner, columns))
-    spread = [UOp(Op.EXPAND, F32, (side,), shape) for side in (left, right)]
-    total = UOp(Op.MUL, F32, tuple(spread))
-    return UOp.sink(UOp(Op.REDUCE, F32, (total,), ReduceArg(Op.ADD, (1,))))
+@pytest.fixture(autouse=True)
+def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are packed as big ones are."""
+    monkeypatch.setattr(pack, "LEAST_WORK", 1)
+    monkeypatch.setattr(pack, "LEAST_REUSE", 1)
 
 
-def copies(sink: UOp) -> list[UOp]:
-    return [node for node in sink.toposort() if node.op is Op.CONTIGUOUS]
+def by_pixels(channels: int, pixels: int, outputs: int) -> UOp:
+    """The gradient of weights: out[o, c] = sum_p dy[o, p] * x[c, p], few pixels."""
+    return product(memory(0, outputs, pixels), memory(1, channels, pixels))
 
 
-def test_an_operand_whose_columns_are_far_apart_is_stored_with_columns_last() -> None:
-    packed = pack_operands(product(256, 20, 512, (1, 0)))
-    (copy,) = copies(packed)
+def packed(value: UOp) -> list[UOp]:
+    return [n for n in pack_operands(UOp.sink(value)).toposort() if n.op is Op.CONTIGUOUS]
+
+
+def test_the_longest_axis_becomes_contiguous() -> None:
+    (copy,) = packed(by_pixels(32, 9, 64))
+    assert copy.shape == (9, 64)
     assert copy.src[0].op is Op.PERMUTE
-    assert copy.shape == (20, 512)
+
+
+def test_a_packed_product_is_the_same_view_of_the_copy() -> None:
+    found = pack_operands(UOp.sink(by_pixels(32, 9, 64))).src[0]
+    assert found.shape == (64, 32, 1)
+    assert ops(found).count(Op.MUL) == 1
+
+
+def test_a_product_with_lanes_already_is_left_alone() -> None:
+    right = permute(memory(1, 9, 64), 1, 0)
+    value = product(memory(0, 32, 9), right)
+    assert pack_operands(UOp.sink(value)) is UOp.sink(value)
+
+
+def test_long_dot_products_are_left_alone() -> None:
+    value = by_pixels(32, 100, 64)
+    assert pack_operands(UOp.sink(value)) is UOp.sink(value)
+
+
+def test_a_copy_must_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "LEAST_REUSE", 100)
+    value = by_pixels(32, 9, 64)
+    assert pack_operands(UOp.sink(value)) is UOp.sink(value)
 
 
 @pytest.mark.parametrize(
-    ("rows", "inner", "columns", "order"),
+    "value",
     [
-        (256, 20, 512, (0, 1)),  # lanes along the columns are contiguous already
-        (256, 64, 512, (1, 0)),  # dot products of 64 are long enough
-        (256, 20, 8, (1, 0)),  # no axis fills a vector but the rows, whose operand is small
-        (8, 20, 16, (1, 0)),  # too little work
+        reduce(memory(0, 64, 9) + memory(1, 64, 9), Op.ADD, 1),
+        reduce(memory(0, 64, 9) * memory(1, 64, 9), Op.MAX, 1),
+        reduce(expand(reshape(memory(0, 64), 64, 1), 64, 9) * (memory(1, 64, 9) + 1.0), Op.ADD, 1),
     ],
+    ids=["no product", "no sum", "computed operand"],
 )
-def test_other_products_are_left_alone(
-    rows: int, inner: int, columns: int, order: tuple[int, int]
-) -> None:
-    sink = product(rows, inner, columns, order)
-    if columns == 8:
-        sink = product(8, inner, columns, order)
-    assert pack_operands(sink) is sink
-
-
-def test_the_gradient_of_weights_packs_and_is_right() -> None:
-    random = np.random.default_rng(0)
-    x = Tensor(random.standard_normal((16, 16, 10, 10)).astype(np.float32)).realize()
-    weight = Tensor(random.standard_normal((32, 16, 3, 3)).astype(np.float32)).realize()
-    scale = Tensor(random.standard_normal((16, 32, 8, 8)).astype(np.float32)).realize()
-    (slope,) = (x.conv2d(weight) * scale).sum().gradient(weight)
-    assert len(engine.schedule([slope.uop]).kernels) == 2
-    windows = np.lib.stride_tricks.sliding_window_view(x.numpy(), (3, 3), (2, 3))
-    exact = np.einsum("nchwij,nohw->ocij", windows, scale.numpy())
-    np.testing.assert_allclose(slope.numpy(), exact, rtol=1e-3, atol=1e-3)
+def test_other_reductions_are_left_alone(value: UOp) -> None:
+    assert pack_operands(UOp.sink(value)) is UOp.sink(value)

@@ -1,0 +1,130 @@
+"""Values are fused unless that repeats work, takes much scratch or leaves threads idle."""
+
+import pytest
+
+from kernelet.graph.ops import Op
+from kernelet.graph.spec import TENSOR, verify
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.boundaries import choose_boundaries, is_kernel, numel
+from tests.kernelize.graphs import after, contiguous, number, write
+from tests.lower.pseudocode import (
+    expand,
+    flip,
+    memory,
+    pad,
+    product,
+    reduce,
+    reshape,
+    shrink,
+    softmax,
+)
+
+TABLE = memory(0, 400, 300)
+
+
+def stored(*asked: UOp) -> list[UOp]:
+    """The values that are stored beside the asked ones, without the marks."""
+    graph = UOp.sink(*map(contiguous, asked))
+    found = choose_boundaries(graph)
+    verify(found, TENSOR, "choose boundaries")
+    before = set(graph.toposort())
+    marked = [n for n in found.toposort() if n.op is Op.CONTIGUOUS and n not in before]
+    return [node.src[0] for node in marked if contiguous(node.src[0]) not in found.src]
+
+
+def multiplied(rows: int, inner: int, columns: int) -> UOp:
+    both = product(memory(0, rows, inner), memory(1, columns, inner))
+    return reshape(both, rows, columns)
+
+
+# ---- fused ----
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (TABLE + 1.0).alu(Op.EXP2).maximum(TABLE),
+        softmax(TABLE),
+        TABLE - expand(reduce(TABLE, Op.MAX, 0), 400, 300),
+        reduce(reshape(pad(reduce(TABLE, Op.ADD, 1), (1, 1), (0, 0)), 402), Op.ADD, 0),
+        (multiplied(40, 30, 50) + 1.0).maximum(number(0.0, 40, 50)),
+        product(memory(0, 40, 30).maximum(number(0.0, 40, 30)), memory(1, 50, 30)),
+    ],
+    ids=["elementwise", "softmax", "columns", "sums", "epilogue", "cheap operand"],
+)
+def test_a_value_that_repeats_no_work_is_fused(value: UOp) -> None:
+    assert stored(value) == []
+
+
+def test_a_small_sum_over_everything_is_fused() -> None:
+    x = memory(0, 4, 300)
+    assert stored(x - expand(reduce(x, Op.ADD, 0, 1), 4, 300)) == []
+
+
+def test_cheap_values_are_computed_in_each_kernel() -> None:
+    cheap = memory(0, 50) + 1.0
+    assert stored(cheap * 2.0, flip(cheap, 0) * 3.0) == []
+
+
+# ---- stored ----
+
+
+def test_a_big_sum_over_everything_is_stored() -> None:
+    total = reduce(TABLE, Op.ADD, 0, 1)
+    assert stored(TABLE - expand(total, 400, 300)) == [total]
+
+
+def test_a_reduction_that_several_kernels_need_is_stored() -> None:
+    rows = reduce(TABLE, Op.ADD, 1)
+    assert rows in stored(expand(rows, 400, 300) * TABLE, rows * 2.0)
+
+
+def test_a_dear_value_that_several_kernels_need_is_stored() -> None:
+    dear = memory(0, 50).alu(Op.EXP2).alu(Op.SIN)
+    assert stored(dear + 1.0, flip(dear, 0) * 2.0) == [dear]
+
+
+def test_a_product_is_stored_for_a_product() -> None:
+    first = multiplied(40, 30, 50)
+    (found,) = stored(product(first, memory(2, 60, 50)))
+    assert found.op is Op.REDUCE
+
+
+def test_a_product_is_stored_for_a_reduction() -> None:
+    (found,) = stored(reduce(multiplied(40, 30, 50), Op.MAX, 1))
+    assert found.op is Op.REDUCE
+
+
+def test_a_dear_operand_is_stored_when_many_columns_read_it() -> None:
+    dear = memory(0, 40, 30).alu(Op.EXP2)
+    assert stored(product(dear, memory(1, 5000, 30))) == [dear]
+    assert stored(product(dear, memory(1, 2, 30))) == []
+
+
+def test_a_value_read_in_ever_more_ways_is_stored_now_and_then() -> None:
+    x = memory(0, 64)
+    for _ in range(40):
+        x = x + pad(shrink(x, (1, 64)), (0, 1))
+    assert 2 <= len(stored(x)) <= 20
+
+
+def test_the_written_memory_of_a_write_is_never_a_stored_value() -> None:
+    x = memory(0, 40, 30).src[0]
+    view = shrink(x, (0, 600))
+    graph = UOp.sink(after(x, write(view, view.alu(Op.SIN).alu(Op.EXP2) * 2.0)))
+    assert choose_boundaries(graph) is graph
+
+
+# ---- words ----
+
+
+def test_sizes_are_counted_at_their_greatest() -> None:
+    assert numel((3, UOp.variable("n", 1, 7), 2)) == 42
+    assert numel(()) == 1
+
+
+def test_stored_values_and_writes_are_kernels() -> None:
+    x = memory(0, 8)
+    assert is_kernel(contiguous(x))
+    assert is_kernel(write(x, x))
+    assert not is_kernel(x + 1.0)
