@@ -44,7 +44,8 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
     widest = max((sum(isinstance(each, int) for each in labels) for labels in inputs), default=0)
     hidden: tuple[Label, ...] = tuple(range(-widest, 0))
     if arrow:
-        output = _output(formula, right, hidden)
+        before, ellipsis, after = _parts(formula, right)
+        output: tuple[Label, ...] = (*before, *(hidden if ellipsis else ()), *after)
     else:
         counts = Counter(label for labels in inputs for label in labels if isinstance(label, str))
         output = (*hidden, *sorted(label for label, count in counts.items() if count == 1))
@@ -62,30 +63,25 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
 
 def _labels(formula: str, term: str, shape: Shape) -> tuple[Label, ...]:
     """A label for each axis; those under the ellipsis count from the last, -1, back."""
-    before, ellipsis, after = term.partition("...")
-    letters = before + after
-    if not letters.isalpha() and letters:
-        raise ArgumentError(
-            f"einsum {formula!r}: {term!r} is not made of letters and at most one '...'. "
-            "Use a letter for each axis."
-        )
-    spare = len(shape) - len(letters)
+    before, ellipsis, after = _parts(formula, term)
+    spare = len(shape) - len(before) - len(after)
     if spare < 0 or (spare > 0 and not ellipsis):
         raise ShapeError(
-            f"einsum {formula!r}: {term!r} names {len(letters)} axes and the operand has shape "
+            f"einsum {formula!r}: {term!r} names {len(shape) - spare} axes and the operand has shape "
             f"{show_shape(shape)}. Give a letter for each axis, or '...' for the others."
         )
     return (*before, *range(-spare, 0), *after)
 
 
-def _output(formula: str, term: str, hidden: tuple[Label, ...]) -> tuple[Label, ...]:
+def _parts(formula: str, term: str) -> tuple[str, str, str]:
+    """The letters before the ellipsis, the ellipsis, and those after it."""
     before, ellipsis, after = term.partition("...")
-    if (before + after).isalpha() or not before + after:
-        return (*before, *hidden, *after) if ellipsis else tuple(before)
-    raise ArgumentError(
-        f"einsum {formula!r}: the output {term!r} is not made of letters and at most one '...'. "
-        "Use letters of the inputs."
-    )
+    if not (before + after).isalpha() and before + after:
+        raise ArgumentError(
+            f"einsum {formula!r}: {term!r} is not made of letters and at most one '...'. "
+            "Use a letter for each axis."
+        )
+    return before, ellipsis, after
 
 
 def _check_sizes(

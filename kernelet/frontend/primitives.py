@@ -17,7 +17,7 @@ from typing import Self, TypeGuard
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.movement import normal_shape, product_of
+from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
@@ -234,16 +234,12 @@ class Primitives(ABC):
         """Zeros before and after each axis."""
         if all(pad == (0, 0) for pad in pads):
             return self
-        return self._move(Op.PAD, pads)._with_normal_shape()
+        return self._move(Op.PAD, pads)
 
     def _shrink(self, bounds: tuple[tuple[Dim, Dim], ...]) -> Self:
         """The elements from begin up to end of each axis."""
         whole = tuple((0, dim) for dim in self.shape)
-        return self if bounds == whole else self._move(Op.SHRINK, bounds)._with_normal_shape()
-
-    def _with_normal_shape(self) -> Self:
-        """Sizes like ``(p + 1) - p`` written as 1, so that equal sizes compare equal."""
-        return self._reshape(normal_shape(self.shape))
+        return self if bounds == whole else self._move(Op.SHRINK, bounds)
 
     def _flip(self, axes: tuple[int, ...]) -> Self:
         return self._move(Op.FLIP, axes) if axes else self
