@@ -13,7 +13,14 @@ from typing import Self, TypedDict, Unpack
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.elementwise import Elementwise
-from kernelet.frontend.primitives import DTypeLike, as_dtype, scalar_dtype, show_shape
+from kernelet.frontend.host import plain_number
+from kernelet.frontend.primitives import (
+    DTypeLike,
+    as_dtype,
+    is_scalar,
+    scalar_dtype,
+    show_shape,
+)
 from kernelet.frontend.shaping import flat_shape
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import add_dims
@@ -50,8 +57,9 @@ class Creation(Elementwise):
         cls, shape: Dim | Sequence[Dim], fill_value: Scalar, **options: Unpack[Options]
     ) -> Self:
         """`fill_value` in every place; ``np.full(shape, fill_value)``."""
-        kind = dtype_of(options, scalar_dtype(fill_value))
-        return cls._full(fill_value, checked_shape((shape,)), kind)._created(options)
+        value = fill_value if is_scalar(fill_value) else plain_number(fill_value)
+        kind = dtype_of(options, scalar_dtype(value))
+        return cls._full(value, checked_shape((shape,)), kind)._created(options)
 
     @classmethod
     def zeros(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:

@@ -455,7 +455,13 @@ class Elementwise(Primitives):
 
     __neg__, __abs__, __invert__ = neg, abs, bitwise_not
     __lt__, __gt__, __le__, __ge__ = lt, gt, le, ge
-    __eq__, __ne__ = eq, ne  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+        return NotImplemented if _is_no_number(other) else self.eq(other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+        return NotImplemented if _is_no_number(other) else self.ne(other)  # type: ignore[arg-type]
+
     __hash__ = object.__hash__
 
     # ---- names that PyTorch and tinygrad users know too ----
@@ -485,3 +491,8 @@ def _comparable(dtype: DType, other: object) -> DType | None:
     if round_to(chosen, other) == other:
         return chosen
     return dtypes.int64 if chosen is not dtypes.uint64 else dtypes.float64
+
+
+def _is_no_number(value: object) -> bool:
+    """Whether == has its usual meaning: the same object or not."""
+    return value is None or isinstance(value, str)

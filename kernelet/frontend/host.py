@@ -33,13 +33,22 @@ class HostData:
 
 def from_nested(value: object, dtype: DType | None) -> HostData:
     """A number or nested lists; the type is that of the greatest kind inside unless given."""
+    value = _without_arrays(value)
     shape = _nested_shape(value)
     flat: list[object] = [value]
     for depth, size in enumerate(shape):
         flat = [item for part in flat for item in _sequence(part, size, depth)]
-    numbers = [_number(item) for item in flat]
+    numbers = [plain_number(item) for item in flat]
     found = dtype or _kind_of(numbers)
     return HostData(pack(numbers, found), shape, found)
+
+
+def _without_arrays(value: object) -> object:
+    """Nested lists with lists in place of the arrays and tensors in them."""
+    if isinstance(value, list | tuple):
+        arrays = any(getattr(item, "shape", ()) or isinstance(item, list | tuple) for item in value)
+        return [_without_arrays(item) for item in value] if arrays else value
+    return value.tolist() if getattr(value, "shape", ()) else value  # type: ignore[attr-defined]
 
 
 def _nested_shape(value: object) -> tuple[int, ...]:
@@ -62,7 +71,8 @@ def _sequence(part: object, size: int, depth: int) -> Sequence[object]:
     return part
 
 
-def _number(item: object) -> Scalar:
+def plain_number(item: object) -> Scalar:
+    """A Python number from one, or from what holds a single number."""
     if isinstance(item, bool | int | float):
         return item
     # numpy scalars, and tensors with one element.

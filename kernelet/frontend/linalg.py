@@ -40,7 +40,8 @@ class LinearAlgebra(Cumulative):
 
         A vector is a row on the left and a column on the right, and that axis goes away again.
         """
-        left, right = (other, self) if reverse else (self, other)
+        given = self._operand(other)
+        left, right = (given, self) if reverse else (self, given)
         _check_matmul(left, right)
         wanted = promote(left.dtype, right.dtype) if dtype is None else as_dtype(dtype)
         return left._multiplied(right, wanted).cast(wanted)
@@ -68,6 +69,9 @@ class LinearAlgebra(Cumulative):
 
     def __matmul__(self, other: Self) -> Self:
         return self.matmul(other)
+
+    def __rmatmul__(self, other: Self) -> Self:
+        return self.matmul(other, True)
 
     def mm(self, other: Self) -> Self:
         """The product of two matrices; PyTorch's name."""

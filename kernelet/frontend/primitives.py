@@ -10,6 +10,7 @@ A topic class (`Elementwise`, `Movement`, `Reduction`, ...) is abstract, has no 
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Self, TypeGuard
@@ -164,6 +165,7 @@ class Primitives(ABC):
         count = self.ndim + extra
         # A scalar has one imaginary axis, as in PyTorch.
         limit = max(count, 1)
+        axis = operator.index(axis) if hasattr(axis, "__index__") else axis
         if not isinstance(axis, int) or not -limit <= axis < limit:
             raise IndexingError(
                 f"axis {axis!r}: the tensor has shape {show_shape(self.shape)}. "
@@ -175,7 +177,7 @@ class Primitives(ABC):
         """Several axes counted from the front, in rising order; None is all of them."""
         if axis is None:
             return tuple(range(self.ndim))
-        wanted = (axis,) if isinstance(axis, int) else tuple(axis)
+        wanted = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         found = tuple(sorted(self.axis(each) for each in wanted))
         if len(set(found)) != len(found):
             raise IndexingError(f"axes {wanted}: an axis is named twice. Name each axis once.")

@@ -6,6 +6,7 @@ Out: RESHAPE, PERMUTE and EXPAND nodes; nothing is copied.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Self
 
@@ -15,6 +16,7 @@ from kernelet.frontend.primitives import product, show_dim, show_shape
 from kernelet.graph.division import divide_index, index_of
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import as_dim, multiply_dims, normal_shape
+from kernelet.graph.uop import UOp
 
 
 def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
@@ -24,8 +26,15 @@ def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
     ((2, 3), (2, 3))
     """
     if len(arguments) == 1 and isinstance(arguments[0], list | tuple):
-        return tuple(arguments[0])
-    return tuple(arguments)  # type: ignore[arg-type]
+        arguments = arguments[0]
+    return tuple(_plain_size(dim) for dim in arguments)
+
+
+def _plain_size(dim: Dim | Sequence[Dim]) -> Dim:
+    """A numpy number is a size too."""
+    if isinstance(dim, int | UOp) or not hasattr(dim, "__index__"):
+        return dim  # type: ignore[return-value]
+    return operator.index(dim)
 
 
 class Shaping(Elementwise):

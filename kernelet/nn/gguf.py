@@ -48,6 +48,7 @@ _SCALARS = {
 }
 _STRING, _ARRAY = 8, 9
 _MAX_AXES = 8
+_MAX_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Reader:
         except UnicodeDecodeError as error:
             raise self.damaged(f"a string is not UTF-8: {error}") from None
 
-    def value(self, kind: int) -> Value:
+    def value(self, kind: int, depth: int = 0) -> Value:
         """The next value of a kind of fact."""
         if kind == _STRING:
             return self.text()
@@ -93,7 +94,9 @@ class Reader:
             inner, count = self.number("I"), self.number("Q")
             if inner in _SCALARS:
                 return list(self.scalars(inner, count))
-            return [self.value(inner) for _ in range(count)]
+            if depth > _MAX_DEPTH:
+                raise self.damaged(f"lists lie in lists, more than {_MAX_DEPTH} deep")
+            return [self.value(inner, depth + 1) for _ in range(count)]
         return self.scalars(kind, 1)[0]
 
     def scalars(self, kind: int, count: int) -> tuple[bool | int | float, ...]:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from kernelet.base.dtype import dtypes
 from kernelet.frontend.tensor import Tensor
 
+_CLOSE_TO_ZERO = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+_FOUR_BIT_FLOATS = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -124,6 +127,51 @@ def decode_q6_k(data: Tensor) -> Tensor:
     return half_at(data, 208) * values.reshape(blocks, 256)
 
 
+def decode_q2_k(data: Tensor) -> Tensor:
+    """16 groups of 16 numbers of 2 bits, each group with a scale and a minimum."""
+    blocks = data.shape[0]
+    quants = bit_fields(data[:, 16:80].reshape(blocks, 2, 32), 2).reshape(blocks, 16, 16)
+    groups = data[:, 0:16].reshape(blocks, 16, 1)
+    large = half_at(data, 80).reshape(blocks, 1, 1) * (groups & 15).cast(dtypes.float32)
+    small = half_at(data, 82).reshape(blocks, 1, 1) * (groups >> 4).cast(dtypes.float32)
+    return (large * quants.cast(dtypes.float32) - small).reshape(blocks, 256)
+
+
+def decode_q3_k(data: Tensor) -> Tensor:
+    """16 groups of 16 numbers of 3 bits, each group with a scale of 6 bits."""
+    blocks = data.shape[0]
+    low = bit_fields(data[:, 32:96].reshape(blocks, 2, 32), 2)
+    high = bit_fields(data[:, 0:32], 1).reshape(blocks, 2, 4, 32)
+    quants = ((low | (high << 2)).cast(dtypes.float32) - 4).reshape(blocks, 16, 16)
+    groups = bit_fields(data[:, 96:104], 4).reshape(blocks, 16)
+    groups = groups | (bit_fields(data[:, 104:108], 2).reshape(blocks, 16) << 4)
+    scales = half_at(data, 108) * (groups.cast(dtypes.float32) - 32)
+    return (scales.reshape(blocks, 16, 1) * quants).reshape(blocks, 256)
+
+
+def decode_iq4_nl(data: Tensor) -> Tensor:
+    """scale * one of 16 numbers that lie closer together near 0"""
+    return half_at(data, 0) * Tensor(_CLOSE_TO_ZERO)[nibbles(data[:, 2:18])]
+
+
+def decode_iq4_xs(data: Tensor) -> Tensor:
+    """8 groups of 32 numbers as in `decode_iq4_nl`, each group with a scale of 6 bits."""
+    blocks = data.shape[0]
+    low = bit_fields(data[:, 4:8], 4).permute(0, 2, 1).reshape(blocks, 8)
+    high = bit_fields(data[:, 2:4], 2).permute(0, 2, 1).reshape(blocks, 8)
+    scales = half_at(data, 0) * ((low | (high << 4)).cast(dtypes.float32) - 32)
+    picked = bit_fields(data[:, 8:136].reshape(blocks, 8, 16), 4).reshape(blocks, 8, 32)
+    return (scales.reshape(blocks, 8, 1) * Tensor(_CLOSE_TO_ZERO)[picked]).reshape(blocks, 256)
+
+
+def decode_mxfp4(data: Tensor) -> Tensor:
+    """2**(exponent - 128) * twice a float of 4 bits"""
+    exponent = data[:, 0:1].cast(dtypes.uint32)
+    # Below 2**-126 the bits of a float32 are those of its fraction.
+    bits = (exponent < 2).where((exponent + 1) << 21, (exponent.maximum(1) - 1) << 23)
+    return bits.bitcast(dtypes.float32) * Tensor(_FOUR_BIT_FLOATS)[nibbles(data[:, 1:17])]
+
+
 # By the number that GGUF files give them.
 BLOCKS = {
     2: Block("Q4_0", 32, 18, decode_q4_0),
@@ -131,7 +179,12 @@ BLOCKS = {
     6: Block("Q5_0", 32, 22, decode_q5_0),
     7: Block("Q5_1", 32, 24, decode_q5_1),
     8: Block("Q8_0", 32, 34, decode_q8_0),
+    10: Block("Q2_K", 256, 84, decode_q2_k),
+    11: Block("Q3_K", 256, 110, decode_q3_k),
     12: Block("Q4_K", 256, 144, decode_q4_k),
     13: Block("Q5_K", 256, 176, decode_q5_k),
     14: Block("Q6_K", 256, 210, decode_q6_k),
+    20: Block("IQ4_NL", 32, 18, decode_iq4_nl),
+    23: Block("IQ4_XS", 256, 136, decode_iq4_xs),
+    39: Block("MXFP4", 32, 17, decode_mxfp4),
 }

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelet.base.dtype import DType, dtypes
-from kernelet.base.errors import DataError, DTypeError
+from kernelet.base.errors import ArgumentError, DataError, DTypeError
 from kernelet.frontend.tensor import Tensor
 
 Path = str | os.PathLike[str]
@@ -58,6 +58,11 @@ def safe_save(
     header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     begin = 0
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"safetensors: {name} is of type {type(tensor).__name__}, not Tensor. "
+                "Wrap it in Tensor(...), or put texts into metadata."
+            )
         if tensor.dtype not in _NAMES:
             raise DTypeError(f"safetensors: {name} is {tensor.dtype.name}, which cannot be saved.")
         shape = [int(dim) for dim in tensor.shape if isinstance(dim, int)]

@@ -1,5 +1,6 @@
 """Tensors start from whatever users hand over, on the device they name."""
 
+import numpy as np
 import pytest
 
 from kernelet.base.dtype import dtypes
@@ -35,3 +36,21 @@ def test_bound_sizes_are_known_and_unbound_ones_are_not() -> None:
     assert known_shape((2, n.bind(4), n.bind(4) + 1)) == (2, 4, 5)
     with pytest.raises(ShapeError, match="Variable"):
         known_shape((n,))
+
+
+def test_numpy_numbers_and_arrays_are_taken_everywhere() -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x, two = Tensor(rows), np.int64(2)
+    assert Tensor([rows[0], rows[1]]).tolist() == rows.tolist()
+    assert Tensor([x[0], [7, 8, 9]]).tolist() == [[0, 1, 2], [7, 8, 9]]
+    assert Tensor.full((two,), np.float32(3)).tolist() == [3.0, 3.0]
+    assert x.reshape(np.int64(3), two).sum(np.int64(1)).tolist() == [1, 5, 9]
+    assert (rows.T @ x).tolist() == (rows.T @ rows).tolist()
+    assert (x @ rows.T).tolist() == (rows @ rows.T).tolist()
+
+
+def test_tensors_are_not_equal_to_nothing() -> None:
+    x = Tensor([1.0])
+    assert (x == None) is False  # noqa: E711
+    assert (x != "x") is True
+    assert [y for y in (None, x) if y != None] == [x]  # noqa: E711

@@ -120,3 +120,12 @@ GOOD = model([fact("name", 8, text("tiny"))], [entry("x", (2,), 0, 0)], bytes(8)
 def test_a_wrong_file_says_what_is_wrong(load, content, found):
     with pytest.raises(DataError, match=rf"m\.gguf: .*GGUF.*{found}"):
         load(content)
+
+
+def test_lists_in_lists_end_somewhere(tmp_path):
+    path = tmp_path / "deep.gguf"
+    value = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 3000
+    name = struct.pack("<Q", 1) + b"a"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + name + value)
+    with pytest.raises(DataError, match="GGUF.*lists lie in lists"):
+        gguf_load(path)

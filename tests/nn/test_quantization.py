@@ -11,7 +11,11 @@ def blocks_of(block):
     rng = np.random.default_rng(block.nbytes)
     data = rng.integers(0, 256, (COUNT, block.nbytes)).astype(np.uint8)
     # Random bytes may be infinite as float16: the scales get sensible values.
-    places = {"Q6_K": [208], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0]}.get(block.name, [0, 2])
+    one = dict.fromkeys(["Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS"], [0])
+    others = {"Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "MXFP4": []}
+    places = {**one, **others}.get(block.name, [0, 2])
+    if block.name == "MXFP4":
+        data[:, 0] = [0, 1, 130]
     for place in places:
         scale = rng.uniform(-1, 1, COUNT).astype(np.float16)
         data[:, place : place + 2] = scale.view(np.uint8).reshape(COUNT, 2)
@@ -70,7 +74,61 @@ def eight_bits(row, _name):
     return [half(row, 0) * float(byte) for byte in row[2:].view(np.int8)]
 
 
-DEFINITIONS = {"Q8_0": eight_bits, "Q4_K": large, "Q5_K": large, "Q6_K": six_bits}
+def two_bits(row, _name):
+    values = []
+    for at in range(256):
+        group, part, place = at // 16, at // 128, at % 32
+        quant = int(row[16 + part * 32 + place]) >> (2 * (at % 128 // 32)) & 3
+        scale, minimum = int(row[group]) & 15, int(row[group]) >> 4
+        values.append(half(row, 80) * scale * quant - half(row, 82) * minimum)
+    return values
+
+
+def three_bits(row, _name):
+    packed = [int(byte) for byte in row[96:108]]
+    values = []
+    for at in range(256):
+        group, part, place = at // 16, at // 128, at % 32
+        low = int(row[32 + part * 32 + place]) >> (2 * (at % 128 // 32)) & 3
+        high = int(row[place]) >> (at // 32) & 1
+        scale = packed[group] & 15 if group < 8 else packed[group - 8] >> 4
+        scale |= (packed[8 + group % 4] >> (2 * (group // 4)) & 3) << 4
+        values.append(half(row, 108) * (scale - 32) * ((low | high << 2) - 4))
+    return values
+
+
+TABLE = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+
+
+def picked(row, name):
+    values = []
+    high = int(row[2]) | int(row[3]) << 8
+    for at in range(32 if name == "IQ4_NL" else 256):
+        group, place = at // 32, at % 32
+        start = 2 if name == "IQ4_NL" else 8 + 16 * group
+        number = TABLE[int(row[start + place % 16]) >> (4 * (place // 16)) & 15]
+        scale = int(row[4 + group // 2]) >> (4 * (group % 2)) & 15 | (high >> 2 * group & 3) << 4
+        values.append(half(row, 0) * number * (1 if name == "IQ4_NL" else scale - 32))
+    return values
+
+
+def small_floats(row, _name):
+    sizes = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    quants = [int(row[1 + at % 16]) >> (4 * (at // 16)) & 15 for at in range(32)]
+    return [2.0 ** (int(row[0]) - 127) * sizes[q & 7] * (-1 if q > 7 else 1) for q in quants]
+
+
+DEFINITIONS = {
+    "Q8_0": eight_bits,
+    "Q2_K": two_bits,
+    "Q3_K": three_bits,
+    "Q4_K": large,
+    "Q5_K": large,
+    "Q6_K": six_bits,
+    "IQ4_NL": picked,
+    "IQ4_XS": picked,
+    "MXFP4": small_floats,
+}
 
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=lambda block: block.name)
@@ -80,7 +138,9 @@ def test_blocks_decode_to_the_numbers_of_their_definition(block):
     want = [definition(row, block.name) for row in data]
     found = block.decode(Tensor(data))
     assert found.shape == (COUNT, block.elements)
-    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found.numpy(), want, rtol=1e-4, atol=0 if block.name == "MXFP4" else 1e-4
+    )
 
 
 def test_bit_fields_come_lowest_first():

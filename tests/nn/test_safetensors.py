@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kernelet import Tensor, dtypes
-from kernelet.base.errors import DataError
+from kernelet.base.errors import ArgumentError, DataError
 from kernelet.nn.safetensors import safe_load, safe_load_metadata, safe_save
 
 HEADER = {"x": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
@@ -97,3 +97,8 @@ def test_a_damaged_file_says_what_is_wrong(tmp_path, content, found):
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"bad\.safetensors: not a whole safetensors.*{found}"):
         safe_load(path)
+
+
+def test_only_tensors_are_saved(tmp_path):
+    with pytest.raises(ArgumentError, match="safetensors: x is of type list"):
+        safe_save({"x": [1, 2]}, tmp_path / "x.safetensors")
