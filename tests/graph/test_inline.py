@@ -151,9 +151,10 @@ def test_a_reduction_that_nobody_takes_is_an_error() -> None:
 
 
 def test_the_gate_of_a_place_reaches_every_load() -> None:
-    gate = less_index(I, index_const(3))
-    assert text(inlined(memory(0, 4), I, gate=gate)) == "(p0[r0] if ((r0 < 3) & (r0 < 4)))"
-    assert text(inlined(memory(0, 8), I, gate=gate)) == "p0[r0]"  # nothing outside to protect
+    gate = less_index(I, index_const(4))
+    near, far = memory(0, 4), memory(1, 8)
+    assert text(inlined(near.src[0], I, gate=gate)) == "(p0[r0] if (r0 < 4))"
+    assert text(inlined(far.src[0], I, gate=gate)) == "p1[r0]"  # nothing outside to protect
 
 
 # ---- picking ----
