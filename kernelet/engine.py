@@ -44,6 +44,9 @@ class _Values:
     def get(self, node: UOp) -> UOp | None:
         """The view that holds the value of `node`."""
         found = self._views.get(node)
+        recorder = None if found is None else _recorder.get()
+        if recorder is not None and node in recorder.outdated:
+            return None
         return found() if isinstance(found, ref) else found
 
     def __contains__(self, node: UOp) -> bool:
@@ -51,6 +54,9 @@ class _Values:
 
     def __setitem__(self, node: UOp, view: UOp) -> None:
         self._views[node] = view if _reads_any_memory(node) else ref(view)
+        recorder = _recorder.get()
+        if recorder is not None:
+            recorder.outdated.discard(node)
 
     def __iter__(self) -> Iterator[UOp]:
         return iter(list(self._views))
@@ -94,11 +100,6 @@ def node_over(buffer: Buffer, size: int, dtype: DType) -> UOp:
         if same and node.arg.size == size and node.dtype is dtype:
             return node
     return adopt(buffer, size, dtype)
-
-
-def write_buffer(node: UOp, data: bytes) -> None:
-    """Replace what the memory of a BUFFER holds."""
-    _memory[node].copy_in(data)
 
 
 def memory(node: UOp) -> Buffer:
@@ -420,13 +421,22 @@ class Recorder:
     """Keeps what is run, in order, so that it can be run again.
 
     A strict one lets nobody read values that would be others when it is run again; one that is not
-    keeps the nodes too that were asked for.
+    keeps the nodes too that were asked for. `outdated` are nodes whose value is known and computed
+    anew all the same, as the memory that they read may have changed when it is run again.
     """
 
     steps: list[Step] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
     roots: list[UOp] = field(default_factory=list)
     is_strict: bool = True
+    outdated: WeakSet[UOp] = field(default_factory=WeakSet)
+
+    def forget_values(self) -> None:
+        """Let what was computed from memory before be computed again, where that is possible."""
+        for node in _realized:
+            below = _buffers_below(node)
+            if node.op is not Op.AFTER and below and not any(each in _stale for each in below):
+                self.outdated.add(node)
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""

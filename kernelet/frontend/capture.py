@@ -10,6 +10,7 @@ is computed by every replay.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import final
@@ -20,6 +21,7 @@ from kernelet.frontend import live, random
 from kernelet.frontend.results import (
     Argument,
     Result,
+    exchanged,
     held_elsewhere,
     mapped,
     node_of_result,
@@ -36,19 +38,21 @@ from kernelet.runtime.buffer import Buffer
 Places = list[tuple[Place | None, ...]]
 
 
-def finish(result: object, mark: int, older: live.Snapshot, inputs: Inputs) -> list[Tensor]:
+def finish(
+    result: object, mark: int, older: live.Snapshot, inputs: Sequence[Tensor]
+) -> list[Tensor]:
     """Compute the results of a function and what it left behind since `mark`; returns the latter.
 
     What did not exist before carries no history for gradients, in this call or in a replay.
     """
     results = tensors_in(result)
-    known = {id(tensor) for tensor in (*results, *inputs.tensors)}
+    known = {id(tensor) for tensor in (*results, *inputs)}
     left = [
         tensor
         for tensor in live.changed_since(mark)
         if isinstance(tensor, Tensor) and id(tensor) not in known and tensor.owner is None
     ]
-    live.realize([*results, *inputs.tensors, *left])
+    live.realize([*results, *inputs, *left])
     for tensor in (*results, *left):
         if tensor not in older:
             live.cut_history(tensor)
@@ -58,8 +62,8 @@ def finish(result: object, mark: int, older: live.Snapshot, inputs: Inputs) -> l
 class FirstCall:
     """What the first call with a signature shows of a function: what it writes.
 
-    `inputs_written` are numbers of inputs, `written` memory from before the call, `writers` the
-    tensors that show what is written there.
+    `inputs_written` are numbers of inputs, `written` memory from before the call, which is no
+    input's where it is `written_elsewhere`; `writers` are the tensors that show what is written.
     """
 
     def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
@@ -68,25 +72,50 @@ class FirstCall:
         recorder, mark = engine.Recorder(is_strict=False), live.now()
         with engine.recording(recorder):
             self.result = call()
-            left = finish(self.result, mark, older, inputs)
-        given = {id(buffer) for buffer, _ in inputs.given}
+            left = finish(self.result, mark, older, inputs.tensors)
         rows = enumerate(zip(inputs.tensors, before, strict=True))
         self.inputs_written = {n for n, (tensor, node) in rows if tensor.uop is not node}
+        changed = [*left, *[inputs.tensors[n] for n in self.inputs_written]]
+        self.writers = weakref.WeakValueDictionary({id(tensor): tensor for tensor in changed})
+        given = {id(buffer) for buffer, _ in inputs.given}
         written = {id(buffer): buffer for buffer in _written_by(recorder)}
-        self.written = [b for number, b in written.items() if number in blocks - given]
-        self.writers = weakref.WeakValueDictionary({id(tensor): tensor for tensor in left})
+        self.written = [buffer for number, buffer in written.items() if number in blocks]
+        self.written_elsewhere = written.keys() & blocks - given
         used = UOp.sink(*recorder.roots).toposort()
         # A parameter that was never computed would be computed anew by every replay.
         live.realize([t for t in live.live_tensors() if t in older and _is_lazy_part(t, used)])
 
-    def protect_values(self, inputs: Inputs) -> None:
-        """Let nobody but those who shall follow stand for what the next call writes."""
+    def protect_values(self, inputs: Inputs) -> list[Tensor]:
+        """Let nobody but those who shall follow stand for what the next call writes.
+
+        Returns copies that must live until the call is over.
+        """
         live.run_pending_writes()
-        followers = {*self.writers, *[id(inputs.tensors[n]) for n in self.inputs_written]}
+        numbers = [n for n, (b, _) in enumerate(inputs.given) if id(b) in self.written_elsewhere]
+        apart = [_set_apart(inputs, number) for number in numbers]
         blocks = {id(buffer) for buffer in self.written}
         blocks |= {id(inputs.given[n][0]) for n in self.inputs_written}
-        live.before_replay(blocks, blocks, followers)
+        writers = {*self.writers, *_ids_of_written(inputs, self.inputs_written)}
+        live.before_replay(blocks, blocks, writers)
         inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
+        return apart
+
+
+def _ids_of_written(inputs: Inputs, numbers: Collection[int]) -> set[int]:
+    """The tensors that show what is written to inputs: these, and what they are views of."""
+    tensors = [inputs.tensors[n] for n in numbers]
+    views = [(tensor, *[view for view, _ in tensor.views_above()]) for tensor in tensors]
+    return {id(each) for row in views for each in row}
+
+
+def _set_apart(inputs: Inputs, number: int) -> Tensor:
+    """Let an input stand for a copy: its memory is written for another reason."""
+    node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
+    apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
+    live.realize([apart])
+    memory = engine.memory(live.split_view(apart.uop)[1])
+    inputs.given[number] = (memory.whole, memory.offset)
+    return apart
 
 
 def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
@@ -113,13 +142,18 @@ class Capture:
         # The tensors that stand for such memory, and those that show what replays write.
         self._standing: dict[int, tuple[weakref.ref[Tensor], int]] = {}
         self._followers: set[int] = set()
+        # What the function keeps: tensors, and gradients with those that they belong to.
+        self._left: list[weakref.ref[Tensor]] = []
+        self._gradients: list[tuple[weakref.ref[Tensor], Tensor]] = []
         self._mark = 0
         self._launches = Replay((), ())
 
     # ---- replaying ----
 
     def is_valid(self, inputs: Inputs) -> bool:
-        """Get ready for a replay; False when memory that it uses is no tensor's any longer."""
+        """Get ready for a replay; False when a tensor that it uses or updates is another now."""
+        if any(ref() is None for ref in self._left):
+            return False  # another call has put a tensor in its place
         changed = live.changed_since(self._mark)
         self._mark = live.now()
         if self._inputs_written:
@@ -137,7 +171,7 @@ class Capture:
         """Keep the values of tensors that the launches would change; see whether all moved."""
         numbers = self._inputs_written
         written = self._written | {id(inputs.given[n][0]) for n in numbers}
-        followers = self._followers | {id(inputs.tensors[n]) for n in numbers}
+        followers = self._followers | _ids_of_written(inputs, numbers)
         live.before_replay(written, self._used | written, followers)
         # The nodes of the inputs may be others now.
         inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
@@ -152,11 +186,7 @@ class Capture:
 
     def replay(self, inputs: Inputs) -> object:
         """Run the launches on the memory of this call."""
-        apart = [
-            self._set_apart(inputs, number)
-            for number, (buffer, _) in enumerate(inputs.given)
-            if id(buffer) in self._used
-        ]
+        apart = self._resolve_conflicts(inputs)
         given = inputs.given
         if self._fresh:
             given = [*given, *[(Buffer(each.device, each.nbytes), 0) for each in self._fresh]]
@@ -165,22 +195,23 @@ class Capture:
         values = {variable.arg.name: number for variable, number in inputs.variables.items()}
         self._launches.run(given, values)
         del apart
+        for ref, gradient in self._gradients:
+            owner = ref()
+            if owner is not None and owner.grad is not gradient:
+                owner.grad = gradient
         return self._returned(inputs, [buffer for buffer, _ in given])
 
-    def _set_apart(self, inputs: Inputs, number: int) -> Tensor | None:
-        """A copy of an input that lies in memory which the launches write for another reason."""
-        if number in self._inputs_written:
-            raise JitError(
-                f"TinyJit (jit): the function writes to tensor {number} of its arguments, which is "
-                "also a tensor that it keeps. Give it another one."
-            )
-        if id(inputs.given[number][0]) not in self._written:
-            return None
-        node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
-        apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
-        live.realize([apart])
-        memory = engine.memory(live.split_view(apart.uop)[1])
-        inputs.given[number] = (memory.whole, memory.offset)
+    def _resolve_conflicts(self, inputs: Inputs) -> list[Tensor]:
+        """Set inputs apart that lie in memory which the launches write for another reason."""
+        apart = []
+        for number, (buffer, _) in enumerate(inputs.given):
+            if id(buffer) in self._used and number in self._inputs_written:
+                raise JitError(
+                    f"TinyJit (jit): the function writes to tensor {number} of its arguments, "
+                    "which is also a tensor that it keeps. Give it another one."
+                )
+            if id(buffer) in self._written:
+                apart.append(_set_apart(inputs, number))
         return apart
 
     def _returned(self, inputs: Inputs, memory: Sequence[Buffer]) -> object:
@@ -199,30 +230,36 @@ class Capture:
 
     # ---- capturing ----
 
-    def capture(self, call: Callable[[], object], inputs: Inputs, first: FirstCall) -> object:
-        """Run the function once more and keep what it launches."""
-        first.protect_values(inputs)
+    def capture(
+        self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs, first: FirstCall
+    ) -> object:
+        """Call the function once more, with other tensors for the ids of the inputs, and keep what
+        it launches.
+        """
+        apart = first.protect_values(inputs)
         work = _Capturing(inputs)
-        try:
-            with engine.recording(work.recorder), random.recording(self._draws):
-                result = call()
-                work.finish(result)
-            self._inputs_written = work.written()
-        finally:
-            work.restore()
-        results = tensors_in(result)
+        with engine.recording(work.recorder), random.recording(self._draws):
+            result = call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
+            work.finish(result)
+        self._inputs_written = work.written()
+        del apart
+        results = [t for t in tensors_in(result) if not any(t is own for own in work.tensors)]
         shared = held_elsewhere(results)
         shared -= {id(tensor) for tensor in results if tensor in work.older}
         work.find_fresh(results, shared)
         places = self._places(work)
         self._check(work, places, first.inputs_written)
         self._launches = Replay(work.recorder.steps, places)
-        self._structure = _structure_of(result, work)
+        self._structure, fixed = _structure_of(result, work)
+        self._used |= {id(buffer.whole) for buffer in fixed}
         self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
         own = {id(tensor) for tensor in results if tensor not in work.older}
         self._note_standing(own - shared)
+        self._note_left(work, [tensor for tensor in results if id(tensor) in shared])
         # A tensor that the function keeps will change; the caller gets one of his own.
-        return _with_own(result, shared)
+        others = {id(t): own for t, own in zip(work.tensors, inputs.tensors, strict=True)}
+        others |= {id(tensor): Tensor(tensor.uop) for tensor in results if id(tensor) in shared}
+        return exchanged(result, others)
 
     def _places(self, work: _Capturing) -> Places:
         places = []
@@ -236,7 +273,7 @@ class Capture:
             self._used.update(block for block in fixed if block is not None)
             if fixed[0] is not None:
                 self._written.add(fixed[0])
-        drawn = {id(engine.memory(draw.buffer).whole) for draw in self._draws}
+        drawn = {id(draw.memory.whole) for draw in self._draws}
         self._written |= drawn
         self._used |= drawn
         return places
@@ -262,6 +299,19 @@ class Capture:
                 "values. Write in place: self.state.assign(f(self.state))."
             )
 
+    def _note_left(self, work: _Capturing, shared: Sequence[Tensor]) -> None:
+        gradients = {
+            id(tensor.grad): tensor
+            for tensor in live.live_tensors()
+            if isinstance(tensor, Tensor) and tensor.grad is not None
+        }
+        for tensor in (*work.left(), *shared):
+            owner = gradients.get(id(tensor))
+            if owner is None:
+                self._left.append(weakref.ref(tensor))
+            else:
+                self._gradients.append((weakref.ref(owner), tensor))
+
     def _note_standing(self, returned: set[int]) -> None:
         for tensor in live.live_tensors():
             base = _base_in_memory(tensor)
@@ -274,7 +324,7 @@ class Capture:
 
 
 class _Capturing:
-    """The inputs of the captured call on memory nodes of their own, and what it launched."""
+    """The captured call: tensors of its own in place of the inputs, and what it launched."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -282,20 +332,25 @@ class _Capturing:
         self.older = live.Snapshot()
         self.blocks = {id(buffer.whole): buffer for buffer in engine.buffer_nodes().values()}
         self.fresh: list[Buffer] = []
+        self.tensors: list[Tensor] = []
         self._mark = live.now()
-        self._originals = [tensor.uop for tensor in inputs.tensors]
-        self._placed: list[UOp] = []
         self._leaves: list[Buffer] = []
-        made: dict[tuple[int, int, int], UOp] = {}
+        self._left: list[weakref.ref[Tensor]] = []
+        nodes: dict[tuple[int, int, int], UOp] = {}
+        made: dict[int, Tensor] = {}
         rows = zip(inputs.tensors, inputs.given, inputs.forms, strict=True)
         for tensor, (buffer, start), form in rows:
             place = (id(buffer), start, form.nbytes)
-            if place not in made:
+            if place not in nodes:
                 part = buffer.view(start, form.nbytes)
-                made[place] = engine.adopt(part, form.size, form.base.dtype)
-            tensor.uop = substitute(form.over(made[place]), inputs.binds)
-            self._placed.append(tensor.uop)
-            self._leaves.append(engine.memory(made[place]))
+                nodes[place] = engine.adopt(part, form.size, form.base.dtype)
+            if id(tensor) not in made:
+                node = substitute(form.over(nodes[place]), inputs.binds)
+                made[id(tensor)] = Tensor(node, requires_grad=tensor.required)
+            self.tensors.append(made[id(tensor)])
+            self._leaves.append(engine.memory(nodes[place]))
+        self._placed = [tensor.uop for tensor in self.tensors]
+        self.recorder.forget_values()
         self.recorder.inputs = self._leaves
 
     def finish(self, result: object) -> None:
@@ -305,7 +360,8 @@ class _Capturing:
             if isinstance(owner, Tensor) and owner.grad is tensor:
                 # Nobody asked for this gradient, and no replay will compute it.
                 owner.grad = None
-        left = finish(result, self._mark, self.older, self.inputs)
+        left = finish(result, self._mark, self.older, self.tensors)
+        self._left = [weakref.ref(tensor) for tensor in left if tensor not in self.older]
         copied = []
         for tensor in left:
             base = _base_in_memory(tensor)
@@ -314,42 +370,28 @@ class _Capturing:
                 copied.append(tensor)
         live.realize(copied)
 
+    def left(self) -> list[Tensor]:
+        """The tensors that the function made and keeps."""
+        if any(ref() is not None for ref in self._left):
+            gc.collect()  # those that are garbage are not kept
+        return [tensor for ref in self._left if (tensor := ref()) is not None]
+
     def written(self) -> set[int]:
-        """The numbers of the inputs that were written; they stand for their own memory again."""
+        """The numbers of the inputs that were written; the caller's tensors show it."""
         found = set()
-        renamed: dict[UOp, UOp] = {}
-        first_of: dict[int, int] = {}
-        for number, tensor in enumerate(self.inputs.tensors):
-            first = first_of.setdefault(id(tensor), number)
-            if first != number:
-                self._originals[number] = self._placed[number] = self._placed[first]
-                found |= {number} if first in found else set()
-                continue
+        for number, tensor in enumerate(self.tensors):
             if tensor.uop is self._placed[number]:
                 continue
             base = _base_in_memory(tensor)
             if base is None or engine.memory(base) is not self._leaves[number]:
                 raise JitError(
                     f"TinyJit (jit): the function replaces tensor {number} of its arguments, which "
-                    "cannot be written in place: it is a view of another tensor, or repeats "
-                    "elements. Return the new value instead."
+                    "cannot be written in place, as it repeats elements. Return the new value."
                 )
             found.add(number)
-            old = self.inputs.forms[number].base
-            if old not in renamed:
-                renamed[old] = engine.rename(old)
-            tensor.uop = substitute(self._originals[number], renamed)
-            self._originals[number] = self._placed[number] = tensor.uop
-        if found:
-            self.inputs.forms = [form_of_tensor(tensor) for tensor in self.inputs.tensors]
+        live.rename({self.inputs.forms[number].base for number in found})
+        self.inputs.forms = [form_of_tensor(tensor) for tensor in self.inputs.tensors]
         return found
-
-    def restore(self) -> None:
-        """Let the inputs stand for what they stood for before."""
-        rows = list(zip(self.inputs.tensors, self._originals, self._placed, strict=False))
-        for tensor, original, placed in reversed(rows):
-            if tensor.uop is placed:
-                tensor.uop = original
 
     def find_fresh(self, results: Sequence[Tensor], shared: set[int]) -> None:
         """Note the memory of results that the call made and that no other tensor stands for."""
@@ -400,9 +442,12 @@ class _Capturing:
         return found
 
 
-def _structure_of(result: object, work: _Capturing) -> object:
-    """The returned value with `Argument`s and `Result`s in place of tensors."""
-    arguments = {id(tensor): n for n, tensor in enumerate(work.inputs.tensors)}
+def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer]]:
+    """The returned value with `Argument`s and `Result`s in place of tensors.
+
+    Beside it the memory of results that stays the same.
+    """
+    arguments = {id(tensor): n for n, tensor in enumerate(work.tensors)}
     found: dict[int, Result] = {}
 
     def visit(value: object) -> object:
@@ -418,14 +463,8 @@ def _structure_of(result: object, work: _Capturing) -> object:
             found[id(value)] = work.result_of(value)
         return found[id(value)]
 
-    return visit(result)
-
-
-def _with_own(result: object, shared: set[int]) -> object:
-    """The returned value with other tensors for `shared` ones, which stand for the same memory."""
-    if isinstance(result, Tensor):
-        return Tensor(result.uop) if id(result) in shared else result
-    return mapped(result, lambda part: _with_own(part, shared)) if shared else result
+    structure = visit(result)
+    return structure, [each.buffer for each in found.values() if each.buffer is not None]
 
 
 def _base_in_memory(tensor: live.Handle) -> UOp | None:

@@ -20,7 +20,9 @@ from kernelet import engine
 from kernelet.base import config
 from kernelet.base.errors import JitError
 from kernelet.frontend.capture import Capture, FirstCall
+from kernelet.frontend.results import exchanged
 from kernelet.frontend.signature import Inputs, read_inputs
+from kernelet.frontend.tensor import Tensor
 
 MOST_CAPTURES = 64
 
@@ -68,11 +70,17 @@ class TinyJit:
             known = self.captures.get(inputs.key)
             if isinstance(known, Capture) and known.is_valid(inputs):
                 return known.replay(inputs)
-            call = functools.partial(self.function, *first, *args, **kwargs)
             if not isinstance(known, FirstCall):
+                call = functools.partial(self.function, *first, *args, **kwargs)
                 return self._run_first(call, inputs)
+
+            def call_with(others: dict[int, Tensor]) -> object:
+                own: Any = [exchanged(value, others) for value in args]
+                named: Any = {name: exchanged(value, others) for name, value in kwargs.items()}
+                return self.function(*first, *own, **named)
+
             capture = Capture()
-            result = capture.capture(call, inputs, known)
+            result = capture.capture(call_with, inputs, known)
             self.captures[inputs.key] = capture
             return result
 

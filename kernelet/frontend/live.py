@@ -322,7 +322,7 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
     if waiting:
         realize(waiting)
     lazy = [t.uop for t in live_tensors() if split_view(t.uop)[1].op is not Op.BUFFER]
-    _rename(engine.readers_of(written, [*lazy, *all_sources()]))
+    rename(engine.readers_of(written, [*lazy, *all_sources()]))
 
 
 def run_pending_writes() -> None:
@@ -330,7 +330,8 @@ def run_pending_writes() -> None:
     realize([tensor for tensor in live_tensors() if engine.overwritten([tensor.uop])])
 
 
-def _rename(nodes: Iterable[UOp]) -> None:
+def rename(nodes: Iterable[UOp]) -> None:
+    """Give these BUFFERs new nodes, and the tensors that stand for them."""
     renamed = {node: engine.rename(node) for node in nodes}
     if not renamed:
         return

@@ -30,6 +30,7 @@ from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.runtime.buffer import Buffer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -46,9 +47,9 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One buffer of key and counter, and how many words are drawn with it."""
+    """The memory of key and counter, and how many words are drawn with it."""
 
-    buffer: UOp
+    memory: Buffer
     count: int
 
 
@@ -76,7 +77,7 @@ def recording(draws: list[Draw]) -> Iterator[None]:
 def refill(draws: Sequence[Draw]) -> None:
     """Give the buffers of earlier draws the next counters of the stream."""
     for draw in draws:
-        engine.write_buffer(draw.buffer, _words(draw.count))
+        draw.memory.copy_in(_words(draw.count))
 
 
 # ---- the generator ----
@@ -100,7 +101,7 @@ def random_words(count: int, device: str) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
     buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, device)
     for draws in _recorders:
-        draws.append(Draw(buffer, count))
+        draws.append(Draw(engine.memory(buffer), count))
     word = [
         UOp(
             Op.EXPAND,

@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,13 @@ def mapped(value: object, function: Callable[[object], object]) -> object:
             object.__setattr__(other, each.name, function(getattr(value, each.name)))
         return other
     return value
+
+
+def exchanged(value: object, others: Mapping[int, Tensor]) -> object:
+    """The value with other tensors for those with these ids."""
+    if isinstance(value, Tensor):
+        return others.get(id(value), value)
+    return mapped(value, lambda part: exchanged(part, others))
 
 
 def tensors_in(value: object) -> list[Tensor]:
