@@ -45,9 +45,7 @@ class Convolution(Pooling):
         sizes = [dim for dim in weight.shape[2:] if isinstance(dim, int)]
         windows = window_list(call, sizes, stride, dilation, padding)
         kind = _result_dtype(self, weight, bias, dtype)
-        self._checked_room(call, windows)
-        total = self._convolved(weight, windows, groups, kind)
-        return total._with_bias(call, bias).cast(kind)
+        return self._convolved(call, weight, bias, windows, groups, kind)
 
     def conv1d(
         self,
@@ -92,26 +90,22 @@ class Convolution(Pooling):
         turned = turned._reshape((groups, filters // groups, per_group, *sizes))
         turned = turned._permute((0, 2, 1, *range(3, turned.ndim)))
         turned = turned._reshape((groups * per_group, filters // groups, *sizes))
-        windows = [
-            Window(
-                window.size,
-                1,
-                window.dilation,
-                window.reach - 1 - window.before,
-                window.reach - 1 - window.after + more,
-            )
-            for window, more in zip(spread, extra, strict=True)
-        ]
+        windows = [window.turned(more) for window, more in zip(spread, extra, strict=True)]
         kind = _result_dtype(self, weight, bias, None)
         wide = self._spread([window.stride for window in spread])
-        wide._checked_room(call, windows)
-        total = wide._convolved(turned, windows, groups, kind)
-        return total._with_bias(call, bias).cast(kind)
+        return wide._convolved(call, turned, bias, windows, groups, kind)
 
     def _convolved(
-        self, weight: Self, windows: Sequence[Window], groups: int, dtype: DType
+        self,
+        call: str,
+        weight: Self,
+        bias: Self | None,
+        windows: list[Window],
+        groups: int,
+        dtype: DType,
     ) -> Self:
-        """(batch, channels out, *counts), in the type that sums of `dtype` are kept in."""
+        """(batch, channels out, *counts), added up in the type that sums of `dtype` are kept in."""
+        self._checked_room(call, windows)
         wide, space = accumulator_dtype(sum_dtype(dtype)), len(windows)
         batch = self.shape[0]
         filters, depth, *sizes = weight.shape
@@ -124,17 +118,15 @@ class Convolution(Pooling):
         filtered = weight.cast(wide)._reshape((1, groups, per_group, *ones, depth, *sizes))
         terms = cut * filtered  # (batch, group, filter, *counts, depth, *sizes)
         total = terms._reduce(Op.ADD, tuple(range(3 + space, terms.ndim)))
-        return total._reshape((batch, filters, *counts))
-
-    def _with_bias(self, call: str, bias: Self | None) -> Self:
+        total = total._reshape((batch, filters, *counts))
         if bias is None:
-            return self
-        if bias.shape != (self.shape[1],):
+            return total.cast(dtype)
+        if bias.shape != (filters,):
             raise ShapeError(
                 f"{call}: the bias has shape {show_shape(bias.shape)} and the output "
-                f"{show_shape(self.shape)}. Give one number for each of its channels."
+                f"{show_shape(total.shape)}. Give one number for each of its channels."
             )
-        return self + bias._reshape((1, self.shape[1], *(1,) * (self.ndim - 2)))
+        return (total + bias._reshape((1, filters, *(1,) * space))).cast(dtype)
 
     def _check_filters(
         self, call: str, weight: Self, groups: int, depth: Dim, transposed: bool = False

@@ -237,11 +237,9 @@ class Elementwise(Primitives):
     # ---- comparison ----
 
     def _compare(self, op: Op, other: Self | Scalar, name: str, swap: bool = False) -> Self:
-        right = self._operand(other, _comparable(self.dtype, other))
-        dtype = promote(self.dtype, right.dtype)
-        shape = broadcast_shape(self.shape, right.shape, name=name)
-        pair = [each.cast(dtype)._broadcast_to(shape) for each in (self, right)]
-        return pair[swap]._alu(op, pair[not swap])
+        number = self._operand(other, _comparable(self.dtype, other))
+        left, right = self._ordered(number, name, swap)
+        return left._alu(op, right)
 
     def lt(self, other: Self | Scalar) -> Self:
         """``x < other``."""

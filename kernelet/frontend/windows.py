@@ -45,6 +45,11 @@ class Window:
         """How many windows fit an axis of `length` elements."""
         return (length + self.before + self.after - self.reach) // self.stride + 1
 
+    def turned(self, more: int) -> Window:
+        """The window of the convolution that goes back; `more` zeros are added at the end."""
+        edge = self.reach - 1
+        return replace(self, stride=1, before=edge - self.before, after=edge - self.after + more)
+
     def rounded_up(self, length: int) -> Window:
         """With room for one more window that starts inside the axis or the zeros before it."""
         missing = -(length + self.before + self.after - self.reach) % self.stride
