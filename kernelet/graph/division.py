@@ -9,7 +9,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import gcd
 from typing import NamedTuple
 
@@ -435,21 +435,21 @@ def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
     if op is Op.NEG:
         return scale_index(parts[0], -1)
     left, right = parts
-    if op is Op.ADD:
-        return add_index(left, right)
     if op is Op.MUL:
         constant = as_int(right)
         return scale_index(left, right if constant is None else constant)
-    if op is Op.IDIV:
-        return divide_index(left, right)
-    if op is Op.MOD:
-        return modulo_index(left, right)
-    if op is Op.MAX:
-        return maximum_index(left, right)
-    if op is Op.CMPLT:
-        return less_index(left, right)
-    assert op is Op.AND, f"{op.name} is not index arithmetic"
-    return and_gates(left, right)
+    assert op in _OPERATIONS, f"{op.name} is not index arithmetic"
+    return _OPERATIONS[op](left, right)
+
+
+_OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
+    Op.ADD: add_index,
+    Op.IDIV: divide_index,
+    Op.MOD: modulo_index,
+    Op.MAX: maximum_index,
+    Op.CMPLT: less_index,
+    Op.AND: and_gates,
+}
 
 
 # ---- scalar expressions ----

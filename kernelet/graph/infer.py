@@ -13,7 +13,9 @@ Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
 OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
 
-_SAME_SHAPE = frozenset({Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY, Op.ASSIGN, Op.AFTER})
+_SAME_SHAPE = frozenset(
+    {Op.FLIP, Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY, Op.ASSIGN, Op.AFTER}
+)
 
 
 def shape_of(node: UOp) -> Shape:
@@ -29,8 +31,6 @@ def shape_of(node: UOp) -> Shape:
     if op is Op.PERMUTE:
         shape = node.src[0].shape
         return tuple(shape[axis] for axis in node.arg)
-    if op is Op.FLIP:
-        return node.src[0].shape
     if op is Op.PAD:
         pads = zip(node.src[0].shape, node.arg, strict=True)
         return tuple(grow_dim(dim, before + after) for dim, (before, after) in pads)
