@@ -48,22 +48,10 @@ class Pooling(Reduction):
         result = result._shrink((*whole, *_joined([slide.row_cut for slide in slides])))
         overlapping = [place for place, slide in enumerate(slides) if slide.repeats]
         result = result._flip(tuple(keep + 2 * place for place in overlapping))
-        return result._strided(slides, keep)._gathered(slides, keep)
-
-    def _strided(self, slides: Sequence[Slide], keep: int) -> Self:
-        """Every `stride`-th of the places that overlapping windows start at."""
-        if all(slide.window.stride == 1 or not slide.repeats for slide in slides):
-            return self
-        batch = self.shape[:keep]
-        split: list[tuple[int, ...]] = []
-        for slide in slides:
-            window, count = slide.window, slide.count
-            overlap = (window.size, count, window.stride)
-            split.append(overlap if slide.repeats else (count, window.size, 1))
-        first = [(*sides[:2], 1) for sides in split]
-        bounds = tuple((0, dim) for dim in (*batch, *_joined(first)))
-        result = self._reshape((*batch, *_joined(split)))._shrink(bounds)
-        return result._reshape((*batch, *_joined([sides[:2] for sides in first])))
+        for place in overlapping:
+            if slides[place].window.stride > 1:
+                result = result._every(keep + 2 * place + 1, slides[place].window.stride)
+        return result._gathered(slides, keep)
 
     def _gathered(self, slides: Sequence[Slide], keep: int) -> Self:
         """(*batch, *pairs) with the counts before the sizes."""
