@@ -195,11 +195,12 @@ def settle(*tensors: Handle) -> None:
 def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
     """Tensors that read memory which realizing `nodes` overwrites."""
     readers: list[Handle] = []
-    written = engine.overwritten(nodes)
-    seen_written: set[UOp] = set()
-    while written != seen_written:
-        seen_written = written
-        search = _OldReaders(written, _last_writes([*nodes, *[reader.uop for reader in readers]]))
+    written, last = engine.overwritten(nodes), _last_writes(nodes)
+    seen: tuple[set[UOp], set[UOp]] = set(), set()
+    while (written, last) != seen:
+        # A reader may hold more writes, before which others read.
+        seen = written, last
+        search = _OldReaders(written, last)
         for tensor in live_tensors():
             if id(tensor) in given or not search.reads(tensor.uop):
                 continue
@@ -211,7 +212,8 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
                 # A view of the memory itself: only a copy outlives the write.
                 _copy_view(tensor)
             readers.append(tensor)
-        written = engine.overwritten([*nodes, *[reader.uop for reader in readers]])
+        graphs = [*nodes, *[reader.uop for reader in readers]]
+        written, last = engine.overwritten(graphs), _last_writes(graphs)
     return readers
 
 

@@ -118,3 +118,14 @@ def test_dead_tensors_are_forgotten() -> None:
     del tensors
     gc.collect()
     assert len(live.live_tensors()) == before
+
+
+def test_readers_of_a_write_that_another_reader_follows_are_kept() -> None:
+    first, second = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+    first.assign(first + second)
+    between, product = first.sum(), first * second
+    second.assign(second + product)
+    first.assign(first + product)
+    second.realize()
+    assert between.item() == 3.0
+    assert (first.item(), second.item()) == (9.0, 8.0)
