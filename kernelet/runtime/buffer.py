@@ -6,6 +6,7 @@ Out: `Buffer`, or a part of one that shares its memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 from kernelet.base.counters import GlobalCounters
@@ -96,11 +97,12 @@ class Buffer:
             raise InternalError(f"as_memoryview: the memory of {self.device} is not in reach")
         return host.memory_at(self.address, self.nbytes)
 
-    def __del__(self) -> None:
+    # At the end of the process the names of modules are gone before the last buffers are.
+    def __del__(self, count: Callable[[int], None] = GlobalCounters.add_memory) -> None:
         address = getattr(self, "_address", None)
         if address is not None:
             self.driver.allocator.give_back(address, self.nbytes)
-            GlobalCounters.add_memory(-self.nbytes)
+            count(-self.nbytes)
 
     def __repr__(self) -> str:
         part = "" if self.base is None else f", offset={self.offset}"
