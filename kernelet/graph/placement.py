@@ -57,6 +57,15 @@ def ranges_in(index: UOp) -> frozenset[UOp]:
     return found
 
 
+def is_computed(index: UOp) -> bool:
+    """Whether an index comes out of memory, so that only the run tells where it points."""
+    found = index.cache.get("computed")
+    if found is None:
+        found = index.op is Op.LOAD or any(map(is_computed, index.src))
+        index.cache["computed"] = found
+    return bool(found)
+
+
 def common_prefix(chains: Sequence[Chain]) -> Chain:
     """The loops that all chains begin with."""
     first = chains[0]
@@ -84,11 +93,18 @@ def split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
 
 
 def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
-    """The box that all indices stay in while the loops of `place` stand still; None if illegal."""
+    """The box that all indices stay in while the loops of `place` stand still; None if illegal.
+
+    A computed index may point anywhere, so all of its axis is kept.
+    """
     outer = frozenset(place)
     lo: list[UOp] = []
     sizes: list[int] = []
     for axis, dim in enumerate(shape):
+        if any(is_computed(index[axis]) for index in indices):
+            lo.append(ZERO)
+            sizes.append(max(max_dim(dim), 1))
+            continue
         splits = [split_index(index[axis], outer) for index in indices]
         first = splits[0]
         if first is None:
@@ -109,7 +125,8 @@ def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
 def place_value(readings: Sequence[Reading], shape: Shape) -> Box | None:
     """The place of a value and its box; None when no loop is legal."""
     indices = [reading.index for reading in readings]
-    depends = frozenset().union(*[ranges_in(part) for index in indices for part in index])
+    known = [part for index in indices for part in index if not is_computed(part)]
+    depends = frozenset().union(*map(ranges_in, known))
     shared = common_prefix([reading.chain for reading in readings])
     best = box_at((), indices, shape)
     for depth, variable in enumerate(shared):

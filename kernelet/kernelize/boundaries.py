@@ -37,6 +37,7 @@ COSTS = {
     Op.MOD: 8,
 }
 MOST_COST = 1000
+MOST_INDEX_COST = 100
 
 
 def choose_boundaries(sink: UOp) -> UOp:
@@ -207,10 +208,22 @@ class _Boundaries:
             return inner is not None and not all(self._ends(node, kernel) for kernel in kernels)
         if node.op not in ELEMENTWISE or node.op is Op.CAST:
             return False
+        if self.cost[node] > MOST_INDEX_COST and self._is_index(node):
+            return True
         if len(self.ways[node]) > MOST_WAYS and self.cost[node] > 2:
             # y + y.roll(1), many times over, would read its start at ever more places.
             return True
         return self._is_repeated_operand(node) or (len(kernels) > 1 and self._is_shared(node))
+
+    def _is_index(self, node: UOp) -> bool:
+        """Whether a value says which elements are read; addresses are to stay small."""
+        while True:
+            readers = self.readers[node]
+            if any(reader.op is Op.GATHER and reader.src[1] is node for reader in readers):
+                return True
+            if len(readers) != 1 or readers[0].op not in (*MOVEMENT, Op.CAST):
+                return False
+            node = readers[0]
 
     def _is_repeated_operand(self, node: UOp) -> bool:
         """A dear operand of a contraction is computed once, not for each row of the other one."""

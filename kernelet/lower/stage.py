@@ -35,7 +35,14 @@ from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.inline import Index, Inliner, Place
 from kernelet.graph.movement import movement_index, product_of, unflatten_index
 from kernelet.graph.ops import MOVEMENT, Op
-from kernelet.graph.placement import TILE_KINDS, Chain, Reading, place_value, split_index
+from kernelet.graph.placement import (
+    TILE_KINDS,
+    Chain,
+    Reading,
+    is_computed,
+    place_value,
+    split_index,
+)
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of
 from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
@@ -260,6 +267,8 @@ def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
     outer = frozenset(stage.place)
     found = set()
     for access in stage.accesses:
+        if is_computed(access.index[axis]):
+            return {access.index[axis]}
         split = split_index(access.index[axis], outer)
         assert split is not None
         found.add(split[1])

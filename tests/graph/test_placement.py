@@ -15,12 +15,13 @@ from kernelet.graph.placement import (
     Reading,
     box_at,
     common_prefix,
+    is_computed,
     place_value,
     ranges_in,
     split_index,
 )
 from kernelet.graph.show import show_expression
-from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.uop import ParamArg, RangeArg, UOp
 
 
 def loop(number: int, size: int, kind: str = "loop") -> UOp:
@@ -133,7 +134,26 @@ def test_a_variable_axis_has_room_for_its_greatest_size() -> None:
     assert box_at((), [(inner,)], (size,)) == Box((), (ZERO,), (9,))
 
 
+def picked() -> UOp:
+    """An index that is read from memory, at another place in each row."""
+    memory = UOp(Op.PARAM, dtypes.int32, (), ParamArg(0, 4, "CPU"))
+    address = UOp(Op.INDEX, dtypes.index, (memory, ROW))
+    return UOp(Op.LOAD, dtypes.int32, (address,)).cast(dtypes.index)
+
+
+def test_a_computed_index_needs_all_of_its_axis() -> None:
+    reading = Reading((picked(), COLUMN), (ROW, COLUMN))
+    assert place_value([reading], (9, 6)) == Box((), (ZERO, ZERO), (9, 6))
+    ordered = Reading((picked(), COLUMN), (COLUMN, ROW))
+    assert place_value([ordered], (9, 6)) == Box((COLUMN,), (ZERO, COLUMN), (9, 1))
+
+
 # ---- words ----
+
+
+def test_an_index_out_of_memory_is_computed() -> None:
+    assert is_computed(at(picked(), INNER))
+    assert not is_computed(at(ROW, INNER))
 
 
 def test_an_index_knows_its_loops() -> None:

@@ -217,6 +217,25 @@ def first_of_maxima(problem: Problem) -> list[UOp]:
     return [ties * broadcast(reduce(ties, Op.ADD, (2,)), x.shape).alu(Op.RECIPROCAL)]
 
 
+def picks_of_reductions(problem: Problem) -> list[UOp]:
+    x, y = leaf(problem, 9, 31), leaf(problem, 6, 9, dtype=I32)
+    rows, picks = reduce(x, Op.MAX, (1,)), reduce(y, Op.ADD, (1,))
+    spread = expand(rows, (9, 6))
+    found = UOp(Op.GATHER, F32, (spread, reshape(picks, (1, 6))), 0)
+    itself = reduce(x, Op.MAX, (1,)).cast(I32)
+    again = UOp(Op.GATHER, F32, (expand(rows, (9, 9)), reshape(itself, (1, 9))), 0)
+    return [found, again, found + expand(shrink(rows, ((0, 1), (0, 1))), (1, 6))]
+
+
+def picks_at_the_end_of_a_chain(problem: Problem) -> list[UOp]:
+    x, place = leaf(problem, 30), leaf(problem, 16, dtype=I32)
+    start = place
+    for step in range(1500):
+        place = place + 1 if step % 3 else place ^ start
+    index = reshape(place & 31, (1, 16))
+    return [UOp(Op.GATHER, F32, (expand(reshape(x, (30, 1)), (30, 16)), index), 0)]
+
+
 # ---- padding ----
 
 
@@ -345,7 +364,15 @@ _CASES: Sequence[Case] = (
     *(chain, recurrence, folded, shifted, shifted_both_ways, reduced_again_and_again, products),
     *(convolutions, movements, sum_of_300, twenty_reductions_in_one, twenty_results),
     *(three_hundred_results, all_and_back, softmaxes, norms, masked_attention, primes),
-    *(first_of_maxima, gates_under_reductions, division_by_padding, scalars, axes_of_one),
+    *(
+        first_of_maxima,
+        picks_of_reductions,
+        picks_at_the_end_of_a_chain,
+        gates_under_reductions,
+        division_by_padding,
+        scalars,
+        axes_of_one,
+    ),
     *(nothing, nothing_among_numbers, nothing_in_between, old_contents, old_and_latest_in_one),
     *(in_place_and_turned_around, copies_of_what_is_written, what_simplifies_to_memory),
 )
