@@ -1,92 +1,209 @@
+"""Plans: lanes where memory is contiguous, tiles where values are reused, threads where it pays."""
+
+from __future__ import annotations
+
 import pytest
 
-from kernelet import Tensor, engine
+from kernelet.base.dtype import dtypes
 from kernelet.base.target import Target
+from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.heuristics import plan_kernel
-from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Split
+from kernelet.lower import heuristics
+from kernelet.lower.heuristics import Analysis, merge_axes, plan_kernel
+from kernelet.lower.stage import root_nest
+from kernelet.lower.transforms import Nest, Parallel, Plan, Split
+from tests.lower.pseudocode import (
+    VOID,
+    expand,
+    flip,
+    kernel,
+    memory,
+    pad,
+    permute,
+    product,
+    reduce,
+    reshape,
+    shrink,
+    softmax,
+)
 
-WIDE = Target("X", vector_bytes=64, vector_registers=32, threads=2)
-NARROW = Target("X", vector_bytes=16, threads=1)
+WIDE = Target("CPU", vector_bytes=32, threads=2)
+SCALAR = Target("PYTHON")
 
 
-def kernel_of(tensor: Tensor) -> UOp:
-    (kernel,) = engine.schedule([tensor.uop]).kernels
-    return kernel
+def planned(value: UOp, target: Target = WIDE) -> tuple[Plan, Nest]:
+    graph = value if value.op is Op.SINK else kernel(value)
+    plan = plan_kernel(graph, target)
+    return plan, root_nest(graph, plan)
 
 
-def filled(*shape: int) -> Tensor:
-    return Tensor.rand(*shape).realize()
+def lanes(nest: Nest) -> list[tuple[int, int]]:
+    """The axis and the size of each loop with lanes."""
+    return [(loop.axis, int(loop.size)) for loop in nest if loop.kind == "vector"]  # type: ignore[arg-type]
 
 
-def splits(plan: Plan) -> list[Split]:
-    return [step for step in plan.root if isinstance(step, Split)]
+# ---- merging ----
 
 
-def test_a_matrix_product_gets_rows_times_two_vectors() -> None:
-    plan = plan_kernel(kernel_of(filled(256, 256) @ filled(256, 256)), WIDE)
-    assert splits(plan) == [Split(0, 8, "unroll"), Split(1, 32, "unroll"), Split(1, 16, "vector")]
-    assert isinstance(plan.root[-1], Parallel)
+def merged(value: UOp) -> tuple[tuple[int, ...], ...]:
+    return merge_axes(Analysis(kernel(value), Plan()))
+
+
+def test_axes_that_every_address_runs_through_are_one() -> None:
+    assert merged(memory(1, 4, 5, 6) + memory(2, 4, 5, 6)) == ((0, 1, 2),)
+
+
+def test_a_transposed_operand_keeps_axes_apart() -> None:
+    assert merged(memory(1, 4, 5) + permute(memory(2, 5, 4), 1, 0)) == ((0,), (1,))
+
+
+def test_a_repeated_row_keeps_axes_apart() -> None:
+    assert merged(memory(1, 4, 5) + expand(memory(2, 1, 5), 4, 5)) == ((0,), (1,))
+
+
+def test_padding_keeps_axes_apart() -> None:
+    assert merged(pad(memory(1, 4, 5), (0, 0), (1, 1))) == ((0,), (1,))
+
+
+def test_axes_of_reductions_stay_apart() -> None:
+    assert merged(softmax(memory(1, 4, 5))) == ((0,), (1,))
+
+
+# ---- lanes ----
+
+
+def test_contiguous_elements_are_lanes() -> None:
+    plan, nest = planned(memory(1, 40, 50) * 2.0)
+    assert lanes(nest) == [(0, 8)]
+    assert plan.merged == ((0, 1),)
+
+
+def test_wider_elements_have_fewer_lanes() -> None:
+    _, nest = planned(memory(1, 64, dtype=dtypes.float64) * 2.0)
+    assert lanes(nest) == [(0, 4)]
+
+
+def test_lanes_follow_what_most_operands_have_in_order() -> None:
+    columns = permute(memory(1, 64, 48), 1, 0)
+    _, nest = planned(columns + permute(memory(2, 64, 48), 1, 0) * permute(memory(3, 64, 48), 1, 0))
+    assert [axis for axis, _ in lanes(nest)] == [0]
+
+
+def test_columns_are_summed_side_by_side() -> None:
+    plan, nest = planned(reduce(memory(1, 100, 64), Op.ADD, 0))
+    assert [size for _, size in lanes(nest)] == [8]
     assert plan.grouped == ()
 
 
-def test_lanes_are_as_wide_as_the_registers() -> None:
-    plan = plan_kernel(kernel_of(filled(64, 64) @ filled(64, 64)), NARROW)
-    assert splits(plan)[-1] == Split(1, 4, "vector")
-    assert not any(isinstance(step, Parallel) for step in plan.root)
+def test_a_row_is_summed_in_lanes() -> None:
+    plan, nest = planned(reduce(memory(1, 100, 64), Op.ADD, 1))
+    assert lanes(nest) == []
+    ((stage, group),) = plan.grouped
+    assert (stage, group.axis) == (1, 1)
+    assert group.lanes >= 4
 
 
-def test_products_with_a_transposed_matrix_are_dot_products() -> None:
-    plan = plan_kernel(kernel_of(filled(64, 512) @ filled(64, 512).T), WIDE)
-    assert all(split.kind == "unroll" for split in splits(plan))
-    ((_, group),) = plan.grouped
-    assert isinstance(group, GroupLanes)
-    assert group.lanes == 16
+def test_short_rows_and_columns_have_no_lanes() -> None:
+    plan, nest = planned(reduce(memory(1, 3, 3), Op.ADD, 1))
+    assert (plan.grouped, lanes(nest)) == ((), [])
 
 
-def test_a_row_reduction_has_lanes_of_its_own_in_four_sums() -> None:
-    plan = plan_kernel(kernel_of(filled(64, 1024).sum(1)), WIDE)
-    ((_, group),) = plan.grouped
-    assert (group.unroll, group.lanes) == (4, 16)
+def test_a_device_without_vectors_has_no_lanes() -> None:
+    for value in (
+        memory(1, 64) * 2.0,
+        reduce(memory(1, 9, 64), Op.ADD, 1),
+        softmax(memory(1, 9, 64)),
+    ):
+        plan, nest = planned(value, SCALAR)
+        assert lanes(nest) == []
+        assert plan.grouped == ()
 
 
-def test_a_column_reduction_has_lanes_along_the_columns() -> None:
-    plan = plan_kernel(kernel_of(filled(64, 1024).sum(0)), WIDE)
-    assert Split(0, 16, "vector") in splits(plan) or Split(1, 16, "vector") in splits(plan)
-    assert plan.grouped == ()
+# ---- tiles ----
 
 
-def test_elementwise_axes_that_lie_in_order_are_one_loop() -> None:
-    plan = plan_kernel(kernel_of(filled(6, 5, 7) + filled(6, 5, 7)), WIDE)
-    assert plan.merged == ((0, 1, 2),)
+def test_a_product_has_a_tile_of_rows_and_lanes() -> None:
+    right = permute(memory(2, 64, 64), 1, 0)
+    plan, nest = planned(product(memory(1, 64, 64), right))
+    kinds = {(loop.axis, loop.kind) for loop in nest}
+    assert (0, "unroll") in kinds
+    assert (1, "vector") in kinds
+    assert nest[-1].kind == "vector"
 
 
-def test_axes_that_are_read_in_another_order_stay_apart() -> None:
-    plan = plan_kernel(kernel_of(filled(6, 5, 7) + filled(7, 5, 6).permute(2, 1, 0)), WIDE)
-    assert all(len(axes) == 1 for axes in plan.merged)
+def test_a_tile_of_a_size_that_does_not_divide_overlaps() -> None:
+    right = permute(memory(2, 64, 61), 1, 0)
+    _, nest = planned(product(memory(1, 61, 64), right))
+    assert any(loop.limit is not None for loop in nest)
 
 
-def test_a_dear_row_is_kept_where_it_is_read_twice() -> None:
-    plan = plan_kernel(kernel_of(filled(64, 256).softmax(1)), WIDE)
-    assert len(plan.stored) == 1
-    assert plan_kernel(kernel_of(filled(64, 256).exp()), WIDE).stored == ()
+def test_a_value_written_in_place_is_never_written_twice() -> None:
+    x = memory(0, 61)
+    graph = UOp.sink(UOp(Op.STORE, VOID, (x, x * 2.0)))
+    _, nest = planned(graph)
+    assert all(loop.limit is None for loop in nest)
+    even = memory(0, 64)
+    _, nest = planned(UOp.sink(UOp(Op.STORE, VOID, (even, even * 2.0))))
+    assert lanes(nest) == [(0, 8)]
 
 
-@pytest.mark.parametrize(("size", "shared"), [(1 << 10, False), (1 << 20, True)])
-def test_small_kernels_run_on_one_thread(size: int, shared: bool) -> None:
-    plan = plan_kernel(kernel_of(filled(size) * 2 + 1), WIDE)
-    assert any(isinstance(step, Parallel) for step in plan.root) is shared
+def test_a_variable_axis_stays_whole() -> None:
+    size = UOp.variable("n", 1, 64)
+    view = shrink(memory(1, 64), (0, size))
+    graph = UOp.sink(UOp(Op.STORE, VOID, (shrink(memory(0, 64), (0, size)), view * 2.0)))
+    plan, nest = planned(graph)
+    assert not any(isinstance(step, Split) for step in plan.root)
+    assert len(nest) == 1
 
 
-def test_what_is_updated_in_place_is_never_written_twice() -> None:
-    x = filled(1003)
-    x.assign(x + 1)
-    (kernel,) = engine.schedule([x.uop]).kernels
-    for split in splits(plan_kernel(kernel, WIDE)):
-        assert 1003 % split.factor == 0
-    x.realize()
+# ---- order, scratch, threads ----
 
 
-def test_a_plan_is_a_function_of_the_kernel() -> None:
-    kernel = kernel_of(filled(32, 48) @ filled(48, 40))
-    assert plan_kernel(kernel, WIDE) == plan_kernel(kernel, WIDE)
+def test_loops_that_reductions_need_are_outside() -> None:
+    x = memory(1, 40, 50)
+    _, nest = planned(x * expand(reduce(x, Op.MAX, 0), 40, 50))
+    assert nest[0].axis == 1
+
+
+def test_dear_values_read_twice_are_kept() -> None:
+    assert len(planned(softmax(memory(1, 64, 64)))[0].stored) == 1
+    assert planned(softmax(memory(1, 4, 1 << 20)))[0].stored == ()
+
+
+@pytest.mark.parametrize("work", [1, 1 << 40])
+def test_threads_share_what_is_worth_waking_them(
+    work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heuristics, "THREAD_WORK", work)
+    plan, nest = planned(memory(1, 40, 50) + expand(memory(2, 1, 50), 40, 50))
+    assert (Parallel() in plan.root) == (work == 1)
+    assert (nest[0].kind == "thread") == (work == 1)
+
+
+def test_one_thread_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristics, "THREAD_WORK", 1)
+    assert Parallel() not in planned(memory(1, 4000) * 2.0, Target("CPU", 32))[0].root
+
+
+def test_threads_share_a_loop_that_reductions_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristics, "THREAD_WORK", 1)
+    _, nest = planned(softmax(memory(1, 40, 50)))
+    assert (nest[0].axis, nest[0].kind) == (0, "thread")
+
+
+# ---- odd kernels ----
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        reshape(memory(1, 1), *()),
+        memory(1, 0, 3) * 2.0,
+        reduce(memory(1, 3, 0), Op.ADD, 1),
+        reduce(memory(1, 0, 3), Op.MAX, 0),
+        flip(memory(1, 1, 1), 0),
+    ],
+)
+def test_one_element_or_none_has_a_plan(value: UOp) -> None:
+    plan, _ = planned(value)
+    assert isinstance(str(plan), str)
