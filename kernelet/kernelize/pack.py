@@ -22,6 +22,7 @@ from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.normalize import base_of, is_memory
 
 LEAST_LANES = 16  # a shorter axis does not fill a vector
+SHORT_LANES = 8  # neighbours in memory are worth more than full vectors from this many on
 LONG_DOT = 64  # along an axis this long, dot products are as good
 LEAST_REUSE = 64  # how often each element of the copy is read, at least
 LEAST_WORK = 1 << 20
@@ -112,9 +113,11 @@ def _far_axis(node: UOp, operands: Sequence[_Operand]) -> int | None:
         if axis in node.arg.axes:
             if strides == [1, 1] and size >= LONG_DOT:
                 return None
-        elif size >= LEAST_LANES and any(strides):
+        elif size >= SHORT_LANES and any(strides):
             if set(strides) <= {0, 1}:
                 return None
+            if size < LEAST_LANES:
+                continue
             moved = [o for o in operands if o.strides[axis]]
             reused = len(moved) == 1 and numel(shape) >= LEAST_REUSE * numel(moved[0].base.shape)
             if reused and _base_axis(moved[0], moved[0].strides[axis], size) is not None:
