@@ -109,9 +109,9 @@ def _divided(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
         return None
     if op in (Op.IDIV, Op.TRUNCDIV):
         return _corners(op, left, right)
-    if op is Op.TRUNCMOD and left.min < 0:
-        return None
     size = right.max
+    if op is Op.TRUNCMOD and left.min < 0:
+        return Bounds(max(1 - size, left.min), max(min(size - 1, left.max), 0))
     if right.min == size and left.min // size == left.max // size:
         return Bounds(left.min % size, left.max % size)
     return Bounds(0, min(size - 1, left.max) if left.min >= 0 else size - 1)

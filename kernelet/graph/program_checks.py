@@ -16,6 +16,7 @@ from kernelet.graph.division import FALSE, ZERO, add_index, index_const, less_in
 from kernelet.graph.fold import fold
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+from kernelet.graph.walk import substitute
 
 # A node that is wrong for where it stands, and why.
 Misplaced = tuple[UOp, str]
@@ -262,7 +263,14 @@ def _values_of(index: UOp) -> tuple[int, int]:
     """The least and the greatest value of an index; terms that go together are tried out.
 
     min(8 * i, 6) // 2 * 4 - min(8 * i, 6) * 4 is 0 or -12, which bounds of its parts do not tell.
+    Of a number from memory nothing is known but its remainder.
     """
+    remainders = {
+        node: UOp.variable(f"remainder {number}", int(node.bounds.min), int(node.bounds.max))
+        for number, node in enumerate(index.toposort())
+        if node.op is Op.TRUNCMOD and node.dtype is dtypes.index and _reads_memory(node)
+    }
+    index = substitute(index, remainders)
     groups: list[tuple[set[UOp], list[UOp]]] = []
     for term in _terms_of(index):
         loops = {node for node in term.toposort() if node.op in (Op.RANGE, Op.VARIABLE)}
@@ -273,6 +281,10 @@ def _values_of(index: UOp) -> tuple[int, int]:
         groups.append((loops, terms))
     parts = [_values_of_group(sorted(loops, key=repr), terms) for loops, terms in groups]
     return sum(low for low, _ in parts), sum(high for _, high in parts)
+
+
+def _reads_memory(index: UOp) -> bool:
+    return any(node.op is Op.LOAD for node in index.toposort())
 
 
 def _terms_of(index: UOp) -> list[UOp]:
@@ -288,8 +300,7 @@ def _terms_of(index: UOp) -> list[UOp]:
 
 def _values_of_group(loops: list[UOp], terms: list[UOp]) -> tuple[int, int]:
     choices = [range(int(loop.bounds.min), int(loop.bounds.max) + 1) for loop in loops]
-    from_memory = any(node.op is Op.LOAD for term in terms for node in term.toposort())
-    if from_memory or math.prod(map(len, choices)) > _MOST_TRIED:
+    if any(map(_reads_memory, terms)) or math.prod(map(len, choices)) > _MOST_TRIED:
         bounds = [term.bounds for term in terms]
         return sum(int(part.min) for part in bounds), sum(int(part.max) for part in bounds)
     order = [node for node in UOp.sink(*terms).toposort() if node.op in _COMPUTED]

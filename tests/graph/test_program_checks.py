@@ -156,6 +156,20 @@ def test_terms_that_go_together_are_tried_out() -> None:
     assert "elements 8..8 of 8" in broken(nodes)
 
 
+def test_of_a_number_from_memory_the_remainder_is_known() -> None:
+    numbers = UOp(Op.PARAM, dtypes.int64, (), ParamArg(0, 1, "CPU"))
+    found = UOp(Op.LOAD, dtypes.int64, (at(numbers, number(0)),)).cast(INDEX)
+    rest = found.alu(Op.TRUNCMOD, number(5))
+    inside = rest + ((rest >> 63) & 5)  # 0..4
+    for offset, problem in ((inside + 3, ""), (inside + 4, "elements 4..8 of 8"), (found, "gate")):
+        nodes = program_of(UOp(Op.LOAD, F32, (at(IN, offset),)))
+        nodes = [numbers, IN, *[node for node in nodes if node not in (numbers, IN)]]
+        if problem:
+            assert problem in broken(nodes)
+        else:
+            verify(nodes, PROGRAM, "linearize")
+
+
 def test_nothing_is_touched_in_a_loop_without_turns() -> None:
     memory = UOp(Op.PARAM, F32, (), ParamArg(0, 0, "CPU"))
     around = loop(0)
