@@ -45,9 +45,10 @@ class Activations(Functions):
         limited = self.le(min_val).where(min_val, self)
         return self.ge(max_val).where(max_val, limited)
 
-    def leaky_relu(self, negative_slope: float = 0.01) -> Self:
+    def leaky_relu(self, negative_slope: float = 0.01, *, neg_slope: float | None = None) -> Self:
         """``np.where(x > 0, x, negative_slope * x)``."""
-        return (self > 0).where(self, self * negative_slope)
+        slope = negative_slope if neg_slope is None else neg_slope
+        return (self > 0).where(self, self * slope)
 
     def elu(self, alpha: float = 1.0) -> Self:
         """``np.where(x > 0, x, alpha * np.expm1(x))``."""

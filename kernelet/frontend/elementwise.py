@@ -168,8 +168,16 @@ class Elementwise(Primitives):
         """Values in the opposite order: -x for floats, ~x for integers, which cannot overflow."""
         return self._alu(Op.NEG) if self.dtype.is_float else self.bitwise_not()
 
-    def clamp(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
+    def clamp(
+        self,
+        min: Self | Scalar | None = None,
+        max: Self | Scalar | None = None,
+        *,
+        min_: Self | Scalar | None = None,
+        max_: Self | Scalar | None = None,
+    ) -> Self:
         """Limited to min..max; where they cross, max wins; ``np.clip(x, min, max)``."""
+        min, max = (min_ if min is None else min), (max_ if max is None else max)
         if min is None and max is None:
             raise ArgumentError("clamp: neither min nor max is given. Give at least one.")
         result = self
@@ -183,7 +191,9 @@ class Elementwise(Primitives):
         """The distance from zero; ``np.abs(x)``."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self
-        return self._alu(Op.MAX, self._alu(Op.NEG))
+        size = self._alu(Op.MAX, self._alu(Op.NEG))
+        # The greater of 0.0 and -0.0 may be either.
+        return size + 0.0 if self.dtype.is_float else size
 
     def sign(self) -> Self:
         """-1, 0 or 1; NaN stays NaN; ``np.sign(x)``."""

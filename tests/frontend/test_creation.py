@@ -100,3 +100,9 @@ def test_ranges_end_at_bound_variables() -> None:
         assert Tensor.arange(n, n + 3).tolist() == list(range(number, number + 3))
     with pytest.raises(ArgumentError, match="bound variable"):
         Tensor.arange(0, variable.bind(4), 2)
+
+
+def test_empty_tensors_have_a_shape_and_a_type() -> None:
+    x = Tensor.empty(2, 3, dtype=dtypes.int8)
+    assert (x.shape, x.dtype) == (x.empty_like().shape, x.empty_like().dtype)
+    assert x.numpy().shape == (2, 3)

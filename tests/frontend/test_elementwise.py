@@ -209,3 +209,13 @@ def test_the_rest_of_a_division_by_infinity() -> None:
         rest, same_sign = np.mod(x, y), np.fmod(x, y)
     np.testing.assert_array_equal((Tensor(x) % Tensor(y)).numpy(), rest)
     np.testing.assert_array_equal(Tensor(x).fmod(Tensor(y)).numpy(), same_sign)
+
+
+def test_the_distance_from_zero_of_zero_is_positive() -> None:
+    x = Tensor([0.0, -0.0, -2.0]).realize()
+    assert (1 / x.abs()).tolist() == [inf, inf, 0.5]
+
+
+def test_limits_have_the_names_of_numpy_and_others() -> None:
+    x = Tensor([-2.0, 0.5, 2.0])
+    assert x.clip(min=-1, max=1).tolist() == x.clip(min_=-1, max_=1).tolist() == [-1.0, 0.5, 1.0]
