@@ -72,11 +72,6 @@ class Creation(Elementwise):
         return cls.full(flat_shape(shape), 1.0, **options)
 
     @classmethod
-    def empty(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
-        """Numbers that do not matter, which here are zeros; ``np.empty(shape)``."""
-        return cls.zeros(*shape, **options)
-
-    @classmethod
     def arange(
         cls,
         start: Scalar | UOp,
@@ -160,10 +155,6 @@ class Creation(Elementwise):
     def zeros_like(self, **options: Unpack[Options]) -> Self:
         """``np.zeros_like(x)``."""
         return self.full_like(0, **options)
-
-    def empty_like(self, **options: Unpack[Options]) -> Self:
-        """``np.empty_like(x)``."""
-        return self.zeros_like(**options)
 
     def ones_like(self, **options: Unpack[Options]) -> Self:
         """``np.ones_like(x)``."""
