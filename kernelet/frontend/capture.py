@@ -11,6 +11,7 @@ is computed by every replay.
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import final
@@ -49,7 +50,7 @@ def finish(
     known = {id(tensor) for tensor in (*results, *inputs)}
     left = [
         tensor
-        for tensor in live.changed_since(mark)
+        for tensor in live.changed_since(mark, threading.get_ident())
         if isinstance(tensor, Tensor) and id(tensor) not in known and tensor.owner is None
     ]
     live.realize([*results, *inputs, *left])
@@ -355,7 +356,7 @@ class _Capturing:
 
     def finish(self, result: object) -> None:
         """Compute what the function leaves behind, in memory that is not an input's."""
-        for tensor in live.changed_since(self._mark):
+        for tensor in live.changed_since(self._mark, threading.get_ident()):
             owner = None if tensor.owner is None else tensor.owner()
             if isinstance(owner, Tensor) and owner.grad is tensor:
                 # Nobody asked for this gradient, and no replay will compute it.

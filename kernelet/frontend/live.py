@@ -11,6 +11,7 @@ realized in that same schedule, before the write. What nobody holds is not kept.
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
@@ -57,7 +58,8 @@ _JOURNAL_KEPT = 256
 # Keyed by identity, because == of tensors compares their elements.
 _live: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
-_journal: dict[int, weakref.ref[Handle]] = {}
+# What has changed, in order, and in which thread.
+_journal: dict[int, tuple[weakref.ref[Handle], int]] = {}
 
 
 def register(tensor: Handle) -> None:
@@ -84,9 +86,9 @@ class Snapshot:
 
 def note_change(tensor: Handle) -> None:
     """Enter in the journal that a tensor was made, or stands for another value than before."""
-    _journal[next(_numbers)] = weakref.ref(tensor)
+    _journal[next(_numbers)] = weakref.ref(tensor), threading.get_ident()
     if len(_journal) > _JOURNAL_KEPT + 4 * len(_live):
-        kept = {number: ref for number, ref in list(_journal.items()) if ref() is not None}
+        kept = {number: row for number, row in list(_journal.items()) if row[0]() is not None}
         _journal.clear()
         _journal.update(kept)
 
@@ -96,18 +98,19 @@ def now() -> int:
     return next(_numbers)
 
 
-def changed_since(mark: int) -> list[Handle]:
-    """The tensors that were made or given another value after `mark = now()`."""
+def changed_since(mark: int, thread: int | None = None) -> list[Handle]:
+    """The tensors that were made or given another value after `mark = now()`, in one thread or any."""
     found: dict[int, Handle] = {}
     try:
         for number in reversed(_journal):
             if number < mark:
                 break
-            tensor = _journal[number]()
-            if tensor is not None:
+            ref, where = _journal[number]
+            tensor = ref()
+            if tensor is not None and thread in (None, where):
                 found[id(tensor)] = tensor
     except (RuntimeError, KeyError):  # another thread makes tensors at this moment
-        return live_tensors()
+        return changed_since(mark, thread)
     return list(found.values())
 
 

@@ -16,6 +16,7 @@ import math
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self, Unpack
 
@@ -54,7 +55,7 @@ class Draw:
 
 
 _stream = _Stream(time.time_ns() & (1 << 63) - 1)
-_recorders: list[list[Draw]] = []
+_recorders: ContextVar[tuple[list[Draw], ...]] = ContextVar("recorders", default=())
 
 
 def _words(count: int) -> bytes:
@@ -67,11 +68,11 @@ def _words(count: int) -> bytes:
 @contextlib.contextmanager
 def recording(draws: list[Draw]) -> Iterator[None]:
     """Note every draw inside in `draws`."""
-    _recorders.append(draws)
+    token = _recorders.set((*_recorders.get(), draws))
     try:
         yield
     finally:
-        _recorders.remove(draws)
+        _recorders.reset(token)
 
 
 def refill(draws: Sequence[Draw]) -> None:
@@ -100,7 +101,7 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
 def random_words(count: int, device: str) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
     buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, device)
-    for draws in _recorders:
+    for draws in _recorders.get():
         draws.append(Draw(engine.memory(buffer), count))
     word = [
         UOp(

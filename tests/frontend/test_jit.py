@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import threading
 import tracemalloc
 import weakref
 from collections import namedtuple
@@ -956,3 +957,50 @@ def test_gradients_of_several_signatures_follow():
             jit(x)
             assert weight.grad.tolist() == [x.sum().item()]
     assert len(calls) == 4
+
+
+# ---- several threads ----
+
+
+def test_threads_share_a_captured_function():
+    weight = Tensor([2.0]).realize()
+    jit = TinyJit(lambda x: x * weight + 1)
+    wrong = []
+
+    def work(start):
+        with Context(DEV="PYTHON"):
+            for n in range(start, start + 20):
+                found = jit(Tensor([float(n)])).item()
+                if found != 2 * n + 1:
+                    wrong.append((n, found))
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_another_thread_does_meanwhile_is_not_captured():
+    made = []
+
+    def function(x):
+        def work():
+            with Context(DEV="PYTHON"):
+                made.append(Tensor.rand(3) + 1)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return x + 1
+
+    jit = TinyJit(function)
+    counts = []
+    for n in range(4):
+        x = Tensor([float(n)]).realize()
+        before = GlobalCounters.kernel_count
+        assert jit(x).item() == n + 1
+        counts.append(GlobalCounters.kernel_count - before)
+    assert counts == [1, 1, 1, 1]
+    assert "lazy" in repr(made[-1])
