@@ -23,6 +23,7 @@ from kernelet.graph.division import (
     gate_parts,
     index_const,
     less_index,
+    maximum_index,
     substitute_index,
 )
 from kernelet.graph.movement import movement_index
@@ -116,6 +117,9 @@ class Inliner:
         if pick not in self.known:
             return [pick]
         position = self.known[pick].cast(dtypes.index)
+        if picks.dtype.itemsize == dtypes.index.itemsize:
+            # The gate takes the negative of it, which the least integer does not have.
+            position = maximum_index(position, index_const(-1))
         moved = (*index[: node.arg], position, *index[node.arg + 1 :])
         inside = bounds_gate(position, values.shape[node.arg])
         return [Place(values, moved, and_gates(gate, inside))]

@@ -122,13 +122,15 @@ def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
     return Box(place, tuple(lo), tuple(sizes))
 
 
-def place_value(readings: Sequence[Reading], shape: Shape) -> Box | None:
-    """The place of a value and its box; None when no loop is legal."""
+def place_value(readings: Sequence[Reading], shape: Shape) -> Box:
+    """The place of a value and its box; before all loops, where no other place is legal."""
     indices = [reading.index for reading in readings]
     known = [part for index in indices for part in index if not is_computed(part)]
     depends = frozenset().union(*map(ranges_in, known))
     shared = common_prefix([reading.chain for reading in readings])
-    best = box_at((), indices, shape)
+    # Readings that differ by a variable have only all of the value in common.
+    whole = Box((), (ZERO,) * len(shape), tuple(max(max_dim(dim), 1) for dim in shape))
+    best = box_at((), indices, shape) or whole
     for depth, variable in enumerate(shared):
         if variable.arg.kind in TILE_KINDS or variable not in depends:
             break

@@ -282,7 +282,7 @@ class _Boundaries:
             for index, chain in readings.items()
         ]
         box = place_value(reads, node.shape)
-        if box is None or box.size * node.dtype.itemsize > SCRATCH_BYTES:
+        if box.size * node.dtype.itemsize > SCRATCH_BYTES:
             return False
         loops = math.prod(max_dim_of(variable) for variable in box.place)
         if loops * box.size > numel(node.shape):

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kernelet.base.dtype import DType, dtypes
-from kernelet.base.errors import InternalError
 from kernelet.graph.division import (
     TRUE,
     ZERO,
@@ -238,10 +237,7 @@ class Staging:
     def settle(self, stage: Stage) -> None:
         """Choose the place, compute the box, and open the stage's own loops."""
         readings = [Reading(access.index, access.chain) for access in stage.accesses]
-        box = place_value(readings, stage.node.shape)
-        if box is None:
-            raise InternalError(f"lower: no place for stage {stage.number}: {stage.node!r}")
-        stage.place, stage.lo, stage.sizes = box
+        stage.place, stage.lo, stage.sizes = place_value(readings, stage.node.shape)
         stage.nest = self._box_nest(stage)
         stage.ranges = self.open_ranges(stage.nest)
 

@@ -170,6 +170,14 @@ def test_a_picked_element_is_read_where_the_index_says() -> None:
     assert len(found.src) == 2
 
 
+def test_the_least_integer_picks_nothing() -> None:
+    wide = UOp(Op.PARAM, dtypes.int64, (), ParamArg(1, 4, "CPU"))
+    index = UOp(Op.RESHAPE, dtypes.int64, (wide,), (1, 4))
+    found = inlined(UOp(Op.GATHER, F32, (memory(0, 8, 4), index), 0), ZERO, J)
+    # Its negative is itself, so it would pass -index < 1.
+    assert "max(cast(p1[r1]), -1)" in text(found)
+
+
 # ---- wrapped indices ----
 
 

@@ -148,6 +148,14 @@ def test_a_computed_index_needs_all_of_its_axis() -> None:
     assert place_value([ordered], (9, 6)) == Box((COLUMN,), (ZERO, COLUMN), (9, 1))
 
 
+def test_readings_that_differ_by_a_variable_need_all_of_the_value() -> None:
+    size = UOp.variable("n", 1, 9)
+    inner = UOp(Op.RANGE, dtypes.index, (size,), RangeArg(7, "loop"))
+    turned = at(size, scale_index(inner, -1), index_const(-1))
+    readings = [Reading((inner,), (inner,)), Reading((turned,), (inner,))]
+    assert place_value(readings, (size,)) == Box((), (ZERO,), (9,))
+
+
 # ---- words ----
 
 

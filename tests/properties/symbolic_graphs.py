@@ -80,6 +80,11 @@ def columns(make: Source, n: UOp) -> list[UOp]:
     return [softmax(make.leaf(n, 5), 0)]
 
 
+def turned(make: Source, n: UOp) -> list[UOp]:
+    power = softmax(make.leaf(n), 0)
+    return [power + UOp(Op.FLIP, F32, (power,), (0,)), softmax(power * 4.0, 0)]
+
+
 def attention(make: Source, n: UOp) -> list[UOp]:
     query, key, value = (make.leaf(n, 8) for _ in range(3))
     scores = product(query, key)
@@ -150,7 +155,19 @@ def stored(make: Source, n: UOp) -> list[UOp]:
 
 
 _CASES: Sequence[Case] = (
-    *(arithmetic, sums, columns, attention, flat, padded, neighbours, cache, masked, counted),
+    *(
+        arithmetic,
+        sums,
+        columns,
+        turned,
+        attention,
+        flat,
+        padded,
+        neighbours,
+        cache,
+        masked,
+        counted,
+    ),
     *(two_variables, moving_window, stored),
 )
 SYMBOLIC = {case.__name__: case for case in _CASES}
