@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernelet import Context, GlobalCounters, Tensor, Variable, engine, pipeline
+from kernelet.base import trace
 from kernelet.frontend import live
 
 
@@ -72,6 +73,11 @@ def test_kernels_show_without_running():
     assert GlobalCounters.kernel_count == before
     assert len(plan.kernels) == 2
     assert "REDUCE" in repr(plan.kernels[-1])
+    seen = []
+    with trace.reading(seen.append, "kernel"):
+        y.kernelize()
+    assert [event.text for event in seen] == ["is scheduled"] * 2
+    assert GlobalCounters.kernel_count == before
     assert engine.realized(y.uop) is None
 
 
