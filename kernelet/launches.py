@@ -13,6 +13,7 @@ from typing import final
 
 from kernelet.base import trace
 from kernelet.base.counters import GlobalCounters
+from kernelet.kernelize.schedule import Schedule
 from kernelet.programs import Runner
 from kernelet.runtime import host, threads
 from kernelet.runtime.buffer import Buffer
@@ -43,6 +44,25 @@ class Transfer:
 
 
 Step = Launch | Transfer
+
+
+def allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
+    """Memory for every slot of a schedule: the given one first, then fresh blocks."""
+    arena: dict[int, Buffer] = {}
+    sizes: dict[int, int] = {}
+    for slot in plan.slots:
+        if slot.arena is not None:
+            sizes[slot.arena] = max(sizes.get(slot.arena, 0), slot.nbytes)
+    buffers = list(given)
+    for slot in plan.slots[plan.given :]:
+        if slot.arena is None:
+            buffers.append(Buffer(slot.device, slot.nbytes))
+            continue
+        block = arena.get(slot.arena)
+        if block is None:
+            block = arena[slot.arena] = Buffer(slot.device, sizes[slot.arena])
+        buffers.append(block if block.nbytes == slot.nbytes else block.view(0, slot.nbytes))
+    return buffers
 
 
 def memory_of(step: Step) -> tuple[Buffer, ...]:

@@ -90,3 +90,15 @@ def consumers_of(root: UOp) -> dict[UOp, list[UOp]]:
         for source in dict.fromkeys(node.src):
             found[source].append(node)
     return found
+
+
+def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
+    """The graph with `change(node, made)` in place of each node.
+
+    `made` is the node over its sources as they are after the change.
+    """
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        sources = tuple([done[source] for source in node.src])
+        done[node] = change(node, node if sources == node.src else node.replace(src=sources))
+    return done[root]

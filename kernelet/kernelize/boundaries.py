@@ -19,6 +19,7 @@ from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import Chain, Index, Reading, place_value, ranges_in
 from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory
 
 SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
@@ -46,12 +47,9 @@ def choose_boundaries(sink: UOp) -> UOp:
     (x @ w).relu() @ v  ->  CONTIGUOUS((x @ w).relu()) @ v
     """
     kept = _Boundaries(sink).kept
-    done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
-        sources = tuple([done[source] for source in node.src])
-        made = node if sources == node.src else node.replace(src=sources)
-        done[node] = UOp(Op.CONTIGUOUS, node.dtype, (made,)) if node in kept else made
-    return done[sink]
+    return rebuild(
+        sink, lambda node, made: UOp(Op.CONTIGUOUS, node.dtype, (made,)) if node in kept else made
+    )
 
 
 def numel(shape: Shape) -> int:

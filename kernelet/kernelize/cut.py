@@ -19,8 +19,6 @@ from kernelet.graph.walk import substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
 from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
 
-Slots = tuple[int, ...]
-
 
 @dataclass(slots=True)
 class Pieces:
@@ -104,7 +102,7 @@ class Cutter:
         else:
             target = slot_view(slot, node.shape, pieces.slots[slot])
         statement = UOp(Op.STORE, dtypes.void, (target, value))
-        pieces.calls[node] = _numbered(UOp.sink(statement), slot, pieces.slots)
+        pieces.calls[node] = _numbered(UOp.sink(statement), slot)
         pieces.needs[node] = self._needed(node.src)
 
     def _needed(self, roots: tuple[UOp, ...]) -> set[UOp]:
@@ -140,7 +138,7 @@ class Cutter:
                         needs[write].add(node)
 
 
-def _numbered(kernel: UOp, written: int, slots: list[Slot]) -> KernelCall:
+def _numbered(kernel: UOp, written: int) -> KernelCall:
     """The kernel over arguments 0, 1, ..., the written one first, so that equal kernels are one."""
     used = [written]
     for node in kernel.toposort():

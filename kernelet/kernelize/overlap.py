@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory
 
 
@@ -26,15 +27,14 @@ def separate_overlaps(sink: UOp) -> UOp:
 
     A value may be written in place when it reads the target at the very elements it writes.
     """
-    done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
-        sources = tuple([done[source] for source in node.src])
-        made = node if sources == node.src else node.replace(src=sources)
-        if node.op is Op.ASSIGN and not _reads_in_place(made.src[1], made.src[0]):
-            target, value = made.src
-            made = made.replace(src=(target, UOp(Op.CONTIGUOUS, value.dtype, (value,))))
-        done[node] = made
-    return done[sink]
+
+    def separate(_: UOp, made: UOp) -> UOp:
+        if made.op is not Op.ASSIGN or _reads_in_place(made.src[1], made.src[0]):
+            return made
+        target, value = made.src
+        return made.replace(src=(target, UOp(Op.CONTIGUOUS, value.dtype, (value,))))
+
+    return rebuild(sink, separate)
 
 
 def _reads_in_place(value: UOp, target: UOp) -> bool:

@@ -18,6 +18,7 @@ from kernelet.graph.division import ZERO, index_const, terms_of
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.walk import rebuild
 from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.normalize import base_of, is_memory
 
@@ -30,12 +31,7 @@ LEAST_WORK = 1 << 20
 
 def pack_operands(sink: UOp) -> UOp:
     """sum_k a[k, m] * b[n, k]  ->  sum_k a[k, m] * CONTIGUOUS(b transposed)[k, n], if it pays."""
-    done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
-        sources = tuple([done[source] for source in node.src])
-        made = node if sources == node.src else node.replace(src=sources)
-        done[node] = _packed(made) if made.op is Op.REDUCE else made
-    return done[sink]
+    return rebuild(sink, lambda _, made: _packed(made) if made.op is Op.REDUCE else made)
 
 
 @dataclass(frozen=True, slots=True)

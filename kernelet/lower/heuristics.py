@@ -213,7 +213,7 @@ def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
     axes = [axis for axis in node.arg.axes if node.src[0].shape[axis] != 1]
     all_reduced = [v for v in main.loops if v.arg.kind == "reduce"]
     for variable in reduced:
-        if len(all_reduced) < len(axes) or _has_children(analysis, stage, variable):
+        if len(all_reduced) < len(axes) or _has_children(analysis, variable):
             continue
         size = variable.src[0].arg
         own = all_reduced[len(all_reduced) - len(axes) :]
@@ -233,7 +233,7 @@ def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
     return best
 
 
-def _has_children(analysis: Analysis, stage: int, variable: UOp) -> bool:
+def _has_children(analysis: Analysis, variable: UOp) -> bool:
     return any(variable in other.place for other in analysis.writer.stages.values())
 
 
@@ -385,7 +385,7 @@ class _Planner:
         root += self._threads(nest)
         has_tile = any(split.kind == "unroll" for split in splits)
         grouped = tuple(
-            (number, self._group(number, dot, has_tile))
+            (number, self._group(dot, has_tile))
             for number, dot in sorted(self.lanes.dots.items())
             if dot.variable is not None
         )
@@ -440,7 +440,7 @@ class _Planner:
             splits.append(Split(self._axis(row), self._tile_rows(row, DOT_TILE), "unroll"))
         return splits
 
-    def _group(self, number: int, dot: Dot, has_tile: bool) -> GroupLanes:
+    def _group(self, dot: Dot, has_tile: bool) -> GroupLanes:
         assert dot.variable is not None
         steps = _size(dot.variable) // dot.lanes
         unroll = 1

@@ -10,7 +10,6 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.graph.division import (
@@ -71,15 +70,6 @@ def wrap(loops: Chain, statements: Statements) -> Statements:
     for variable in reversed(loops):
         statements = [UOp(Op.LOOP, dtypes.void, (variable, *statements))]
     return statements
-
-
-@dataclass(frozen=True, slots=True)
-class _Partial:
-    """The loops of one part of a reduction: those around the tile, and those inside it."""
-
-    outer: Chain
-    inner: Chain
-    update: UOp
 
 
 class NestWriter(Staging):
