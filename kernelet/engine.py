@@ -23,7 +23,7 @@ from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
-from kernelet.launches import Launch, Step, Transfer, execute, memory_of
+from kernelet.launches import Launch, Step, Transfer, allocate, execute, memory_of
 from kernelet.programs import Runner
 from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
@@ -307,10 +307,7 @@ def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
     nodes = {n for n, b in _memory.items() if id(b.whole) in blocks}
     if not nodes:
         return []
-    found: set[UOp] = set()
-    for node in [*_realized, *roots]:
-        found |= nodes & _buffers_below(node)
-    return list(found)
+    return [node for node in UOp.sink(*_realized, *roots).toposort() if node in nodes]
 
 
 def _reads_any_memory(root: UOp) -> bool:
@@ -324,15 +321,6 @@ def _reads_any_memory(root: UOp) -> bool:
             seen.add(node)
             stack.extend(node.src)
     return False
-
-
-def _buffers_below(node: UOp) -> frozenset[UOp]:
-    found: frozenset[UOp] | None = node.cache.get("buffers")
-    if found is None:
-        found = frozenset(part for part in node.toposort() if part.op is Op.BUFFER)
-        if node.op is not Op.BUFFER:
-            node.cache["buffers"] = found
-    return found
 
 
 def lies_in(node: UOp, blocks: set[int]) -> bool:
@@ -431,17 +419,24 @@ class Recorder:
     is_strict: bool = True
     outdated: WeakSet[UOp] = field(default_factory=WeakSet)
 
-    def forget_values(self) -> None:
-        """Let what was computed from memory before be computed again, where that is possible."""
-        for node in _realized:
-            below = _buffers_below(node)
-            if node.op is not Op.AFTER and below and not any(each in _stale for each in below):
-                self.outdated.add(node)
-
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
         written = [memory_of(step)[0] for step in self.steps]
         return any(buffer.whole is each.whole for each in (*written, *self.inputs))
+
+    def forget_values(self) -> None:
+        """Let what was computed from memory before be computed again, where that is possible."""
+        known = list(_realized)
+        reading: set[UOp] = set()
+        lost: set[UOp] = set()
+        for node in UOp.sink(*known).toposort():
+            if node.op is Op.BUFFER or not reading.isdisjoint(node.src):
+                reading.add(node)
+            if node in _stale or not lost.isdisjoint(node.src):
+                lost.add(node)
+        self.outdated.update(
+            n for n in known if n.op is not Op.AFTER and n in reading and n not in lost
+        )
 
 
 def is_recording() -> bool:
@@ -476,7 +471,7 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
         recorder.roots += wanted
     prepared = prepare(wanted)
     plan = _schedule(prepared)
-    buffers = _allocate(plan, [_memory[node] for node in prepared.buffers])
+    buffers = allocate(plan, [_memory[node] for node in prepared.buffers])
     run(plan, buffers, prepared.values)
     kept = _settle(wanted, prepared, plan, buffers)
     found = _views_of(nodes)
@@ -487,24 +482,6 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
 def _views_of(nodes: Sequence[UOp]) -> list[UOp]:
     views = [realized(node) for node in nodes]
     return [view for view in views if view is not None]
-
-
-def _allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
-    arena: dict[int, Buffer] = {}
-    sizes: dict[int, int] = {}
-    for slot in plan.slots:
-        if slot.arena is not None:
-            sizes[slot.arena] = max(sizes.get(slot.arena, 0), slot.nbytes)
-    buffers = list(given)
-    for slot in plan.slots[plan.given :]:
-        if slot.arena is None:
-            buffers.append(Buffer(slot.device, slot.nbytes))
-            continue
-        block = arena.get(slot.arena)
-        if block is None:
-            block = arena[slot.arena] = Buffer(slot.device, sizes[slot.arena])
-        buffers.append(block if block.nbytes == slot.nbytes else block.view(0, slot.nbytes))
-    return buffers
 
 
 def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> None:
