@@ -23,15 +23,15 @@ def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
 
     The caller gives at least `given` memories, though the graph may not need the last of them.
     """
-    while True:
+    states = [node for node in sink.toposort() if node.op is Op.AFTER]
+    # Each turn copies a state that was not copied before.
+    for _ in range(len(states) + 1):
         cutter = Cutter(sink, device, given)
         order = order_calls(cutter.pieces)
         if not has_cycle(cutter.pieces, order):
             return _schedule(sink, cutter, order)
-        lost = lost_states(cutter.pieces, cutter.order)
-        if not lost:
-            raise InternalError(f"cut into kernels: no order respects all reads:\n{show(sink)}")
-        sink = read_copies(sink, lost)
+        sink = read_copies(sink, lost_states(cutter.pieces, cutter.order))
+    raise InternalError(f"cut into kernels: no order respects all reads:\n{show(sink)}")
 
 
 def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:

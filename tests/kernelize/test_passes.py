@@ -1,5 +1,8 @@
 """From asked values to a schedule: calls in order, slots, results."""
 
+import pytest
+
+from kernelet.base.errors import InternalError
 from kernelet.graph.ops import Op
 from tests.kernelize.graphs import after, calls, contiguous, copy, number, schedule, write
 from tests.lower.pseudocode import (
@@ -102,3 +105,10 @@ def test_a_slice_of_a_sum_computes_the_slice() -> None:
     found = schedule(shrink(total, (0, 4), (0, 1)))
     assert found.slots[-1].size == 4
     assert calls(found) == ["r_4_6 1 <- 0"]
+
+
+def test_two_histories_of_one_memory_are_an_error() -> None:
+    first = after(X, write(X, flip(X, 0) + 1.0))
+    second = after(X, write(X, flip(X, 0) + 2.0))
+    with pytest.raises(InternalError, match="no order respects all reads"):
+        schedule(first, second)

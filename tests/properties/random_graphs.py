@@ -358,7 +358,7 @@ class RandomGraph:
         if self.random.random() < 0.3:
             return UOp(Op.DETACH, x.dtype, (x,))
         node = UOp(Op.CONTIGUOUS, x.dtype, (x,))
-        self.newest[node] = node
+        self.newest.setdefault(node, node)
         return node
 
     def written(self) -> UOp | None:
