@@ -146,6 +146,8 @@ class Capture:
         # What the function keeps: tensors, and gradients with those that they belong to.
         self._left: list[weakref.ref[Tensor]] = []
         self._gradients: list[tuple[weakref.ref[Tensor], Tensor]] = []
+        # The memory of written inputs in the last call: who read it then was looked at.
+        self._seen: list[weakref.ref[Buffer]] = []
         self._mark = 0
         self._launches = Replay((), ())
 
@@ -157,14 +159,21 @@ class Capture:
             return False  # another call has put a tensor in its place
         changed = live.changed_since(self._mark)
         self._mark = live.now()
+        written, own = self._written, set()
         if self._inputs_written:
-            return self._take_care(inputs)
+            given = [inputs.given[n][0] for n in sorted(self._inputs_written)]
+            if [ref() for ref in self._seen] != given:
+                # What reads this memory was never looked at.
+                self._seen = [weakref.ref(buffer) for buffer in given]
+                return self._take_care(inputs)
+            written = written | {id(buffer) for buffer in given}
+            own = _ids_of_written(inputs, self._inputs_written)
         for tensor in changed:
             known = self._standing.get(id(tensor))
             if known is not None and known[0]() is tensor:
                 if _has_moved(tensor, known[1]):
                     return self._take_care(inputs)
-            elif live.needs_care(tensor, self._written, self._used):
+            elif id(tensor) not in own and live.needs_care(tensor, written, self._used):
                 return self._take_care(inputs)
         return True
 

@@ -311,11 +311,11 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
     """
     waiting = []
     for tensor in live_tensors():
-        found = engine.realized(tensor.uop)
+        base = split_view(tensor.uop)[1]
+        found = base if base.op is Op.BUFFER else engine.realized(base)
         if found is not None:
             if id(tensor) not in followers and engine.lies_in(split_view(found)[1], written):
-                tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
-                note_change(tensor)
+                _copy_view(tensor)
                 waiting.append(tensor)
         elif engine.reads_memory(tensor.uop, written):
             if tensor.owner is None:

@@ -645,6 +645,24 @@ def test_a_parameter_may_be_an_argument_while_it_is_captured():
         assert (found.tolist(), flipped.tolist()) == ([10 * n + 3.0, 4.0], [4.0, 3.0])
 
 
+def test_readers_of_a_written_argument_see_the_old_values():
+    jit, calls = counted(lambda cache: [cache.assign(cache + 1).realize(), None][1])
+    cache, other = arange(3), arange(3)
+    first = cache * 100
+    for n in range(5):
+        alias, lazy = cache.detach(), cache * 10
+        jit(cache)
+        if n == 3:
+            late = other * 5
+            jit(other)
+            assert late.tolist() == [0, 5, 10]
+        assert alias.tolist() == [i + n for i in range(3)]
+        assert lazy.tolist() == [10 * (i + n) for i in range(3)]
+        assert (cache * 10).tolist() == [10 * (i + n + 1) for i in range(3)]
+    assert first.tolist() == [0, 100, 200]
+    assert len(calls) == 2
+
+
 def test_overlapping_arguments_are_not_written():
     def function(x, y):
         return x.assign(y + 1).realize()
