@@ -1,8 +1,10 @@
 """Launches run again with other memory, and are counted."""
 
+import sys
+
 import pytest
 
-from kernelet import Tensor, backends, engine
+from kernelet import Tensor, TinyJit, backends, engine
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
@@ -86,3 +88,33 @@ def test_copies_between_devices_are_replayed():
     replay = Replay(steps, places)
     replay.run([(given([5.0, 6.0], "PYTHON"), 0)], {})
     assert floats(memory_of(steps[-1])[0]) == [12.0, 14.0]
+
+
+@pytest.mark.skipif(len(DEVICES) < 2, reason="no compiler: launches are not native")
+def test_a_replay_does_as_much_in_python_for_few_kernels_as_for_many():
+    def calls_of_replay(kernels):
+        def function(x):
+            for _ in range(kernels):
+                x = (x + 1).contiguous()
+            return x
+
+        jit = TinyJit(function)
+        data = Tensor([1.0]).realize()
+        for _ in range(3):
+            assert jit(data).item() == kernels + 1
+        seen = []
+        before = GlobalCounters.kernel_count
+        sys.setprofile(lambda frame, event, arg: seen.append(event))
+        try:
+            result = jit(data)
+        finally:
+            sys.setprofile(None)
+        assert GlobalCounters.kernel_count == before + kernels
+        assert result.item() == kernels + 1
+        return seen.count("call"), seen.count("c_call")
+
+    with Context(DEV=DEVICES[-1]):
+        calls_of_replay(2)
+        few, many = calls_of_replay(3), calls_of_replay(60)
+    assert abs(few[0] - many[0]) <= 4  # memory that is given back now and then
+    assert abs(few[1] - many[1]) <= 8
