@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 import weakref
 from collections import namedtuple
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -879,12 +880,12 @@ def test_many_calls_do_not_grow():
     tracemalloc.start()
     try:
         calls(100)
-        first = calls(300)
-        second = calls(300)
+        rounds = [calls(200) for _ in range(5)]
     finally:
         tracemalloc.stop()
-    assert second[:2] == first[:2]
-    assert second[2] - first[2] < 20_000
+    assert rounds[-1][:2] == rounds[0][:2]
+    # The journal of changed tensors grows and is cleaned: a leak grows in every round.
+    assert min(b[2] - a[2] for a, b in pairwise(rounds)) < 1_000
 
 
 def test_dropping_a_captured_function_frees_its_memory():
