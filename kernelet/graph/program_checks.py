@@ -288,13 +288,15 @@ def _reads_memory(index: UOp) -> bool:
 
 
 def _terms_of(index: UOp) -> list[UOp]:
-    terms, stack = [], [index]
+    terms, stack = [], [(index, False)]
     while stack:
-        node = stack.pop()
-        if node.op is Op.ADD:
-            stack.extend(node.src)
+        node, is_negative = stack.pop()
+        if node.op in (Op.ADD, Op.SUB):
+            left, right = node.src
+            stack.append((left, is_negative))
+            stack.append((right, is_negative ^ (node.op is Op.SUB)))
         else:
-            terms.append(node)
+            terms.append(-node if is_negative else node)
     return terms
 
 

@@ -170,6 +170,18 @@ def test_of_a_number_from_memory_the_remainder_is_known() -> None:
             verify(nodes, PROGRAM, "linearize")
 
 
+def test_differences_are_tried_out_by_their_parts() -> None:
+    start = -(loop(2) * -8).maximum(-6)  # 0 or 6
+    apart = start * 4 - start // 2 * 4
+    rows, columns = loop(70), loop(71)
+    memory = UOp(Op.PARAM, F32, (), ParamArg(0, 70 * 71, "CPU"))
+    place = (rows * 71 + columns + apart).alu(Op.SUB, start * 2)
+    load = UOp(Op.LOAD, F32, (at(memory, place),))
+    ends = [UOp(Op.END, VOID, (node,)) for node in program_of(load)[::-1] if node.op is Op.RANGE]
+    nodes = [memory, *[node for node in program_of(load) if node is not memory], *ends]
+    verify(nodes, PROGRAM, "linearize")
+
+
 def test_nothing_is_touched_in_a_loop_without_turns() -> None:
     memory = UOp(Op.PARAM, F32, (), ParamArg(0, 0, "CPU"))
     around = loop(0)
