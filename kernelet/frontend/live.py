@@ -88,9 +88,22 @@ def note_change(tensor: Handle) -> None:
     """Enter in the journal that a tensor was made, or stands for another value than before."""
     _journal[next(_numbers)] = weakref.ref(tensor), threading.get_ident()
     if len(_journal) > _JOURNAL_KEPT + 4 * len(_live):
-        kept = {number: row for number, row in list(_journal.items()) if row[0]() is not None}
-        _journal.clear()
-        _journal.update(kept)
+        _clean_journal()
+
+
+def _clean_journal() -> None:
+    """Keep the last entry of each tensor that exists."""
+    last: dict[int, int] = {}
+    rows = list(_journal.items())
+    for number, (ref, _) in rows:
+        tensor = ref()
+        if tensor is not None:
+            last[id(tensor)] = number
+    kept = set(last.values())
+    # One by one, so that another thread finds at every moment what is kept.
+    for number, _ in rows:
+        if number not in kept:
+            _journal.pop(number, None)
 
 
 def now() -> int:

@@ -885,7 +885,7 @@ def test_many_calls_do_not_grow():
         tracemalloc.stop()
     assert rounds[-1][:2] == rounds[0][:2]
     # The journal of changed tensors grows and is cleaned: a leak grows in every round.
-    assert min(b[2] - a[2] for a, b in pairwise(rounds)) < 1_000
+    assert min(b[2] - a[2] for a, b in pairwise(rounds)) < 4_000
 
 
 def test_dropping_a_captured_function_frees_its_memory():

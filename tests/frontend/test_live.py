@@ -129,3 +129,17 @@ def test_readers_of_a_write_that_another_reader_follows_are_kept() -> None:
     second.realize()
     assert between.item() == 3.0
     assert (first.item(), second.item()) == (9.0, 8.0)
+
+
+def test_the_journal_tells_what_changed_and_stays_small() -> None:
+    tensor, other = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+    mark = live.now()
+    assert live.changed_since(mark) == []
+    tensor.assign(tensor + 1)
+    assert any(each is tensor for each in live.changed_since(mark))
+    assert not any(each is other for each in live.changed_since(mark))
+    for _ in range(3000):
+        live.note_change(tensor)
+    assert len(live._journal) < 2000
+    assert any(each is tensor for each in live.changed_since(mark))
+    assert live.changed_since(live.now()) == []
