@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
+Placement = str | tuple[str, ...] | None
 OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
 
 _SAME_SHAPE = frozenset(
@@ -38,6 +39,9 @@ def shape_of(node: UOp) -> Shape:
         return tuple(grow_dim(end, 0 if begin == 0 else -begin) for begin, end in node.arg)
     if op is Op.GATHER:
         return node.src[1].shape
+    if op is Op.MULTI:
+        rows = enumerate(zip(*[source.shape for source in node.src], strict=True))
+        return tuple(sum(dims) if axis == node.arg else dims[0] for axis, dims in rows)
     if op is Op.REDUCE:
         axes = node.arg.axes
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(node.src[0].shape))
@@ -108,15 +112,23 @@ def max_dim(dim: Dim) -> int:
     return dim if isinstance(dim, int) else int(dim.bounds.max)
 
 
-def device_of(node: UOp) -> str | None:
-    """The device that holds the value; None where only constants are below."""
+def device_of(node: UOp) -> Placement:
+    """The device that holds the value; several names if parts of it, or the whole, are on each.
+
+    None where only constants are below.
+    """
     op = node.op
     if op in (Op.BUFFER, Op.PARAM):
         return node.arg.device  # type: ignore[no-any-return]
     if op is Op.COPY:
-        return node.arg  # type: ignore[no-any-return]
+        return node.arg if isinstance(node.arg, str | tuple) else node.arg.devices
+    if op is Op.MULTI:
+        return tuple([str(source.device) for source in node.src])
+    found: Placement = None
     for source in node.src:
-        found = source.device
-        if found is not None:
-            return found
-    return None
+        device = source.device
+        if isinstance(device, tuple):
+            return device
+        if found is None:
+            found = device
+    return found

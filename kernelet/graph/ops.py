@@ -37,7 +37,8 @@ class Op(enum.IntEnum):
     CONTIGUOUS = enum.auto()  # the same value, stored to memory of its own
     DETACH = enum.auto()  # the same value, gradients stop here
     FUNCTION = enum.auto()  # (value, x): value, known to be the function of x that arg names
-    COPY = enum.auto()  # the same value on another device; arg device name
+    COPY = enum.auto()  # the same value on another device, or on several; arg name, names, CutArg
+    MULTI = enum.auto()  # one part a device; arg the axis that is cut, None: each is the whole
     ASSIGN = enum.auto()  # (target, value): write value over the storage that target views
     AFTER = enum.auto()  # (storage, *writes): that storage once the writes are done
     SINK = enum.auto()  # several nodes as one root

@@ -17,7 +17,7 @@ from typing import Any, final
 from kernelet.base.dtype import DType, Scalar, dtypes, round_to
 from kernelet.base.errors import ArgumentError
 from kernelet.graph.bounds import Bounds, bounds_of
-from kernelet.graph.infer import Shape, device_of, shape_of
+from kernelet.graph.infer import Placement, Shape, device_of, shape_of
 from kernelet.graph.ops import COMPARISONS, Op
 from kernelet.graph.show import show, show_expression
 
@@ -38,6 +38,14 @@ class ParamArg:
     slot: int
     size: int
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class CutArg:
+    """A copy to several devices, to each its part along `axis`."""
+
+    devices: tuple[str, ...]
+    axis: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ class _Fields:
     arg: Any
     _bounds: Bounds
     _cache: dict[str, Any]
-    _device: str | None
+    _device: Placement
     _shape: Shape
 
 
@@ -209,8 +217,8 @@ class UOp(_Fields):
             return self._shape
 
     @property
-    def device(self) -> str | None:
-        """The device the value lives on; None for constants."""
+    def device(self) -> Placement:
+        """The device the value lives on, several if it is spread; None for constants."""
         try:
             return self._device
         except AttributeError:

@@ -67,6 +67,8 @@ class _Boundaries:
 
     def __init__(self, sink: UOp) -> None:
         self.order = list(sink.toposort())
+        held = [n.device for n in self.order if n.op in (Op.PARAM, Op.COPY)]
+        self.is_spread = len(set(held)) > 1
         self.kept: set[UOp] = set()
         self.kernels: dict[UOp, dict[UOp, None]] = {}  # node -> the kernels that need it
         self.readings: dict[UOp, dict[UOp, dict[Index, Chain]]] = {}
@@ -198,6 +200,8 @@ class _Boundaries:
     # ---- the decision ----
 
     def _decide(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+        if self.is_spread and node.device is None:
+            return False  # memory is on one device, a number is found on each
         if node.op is Op.REDUCE:
             return self._keep_reduction(node, kernels)
         if node.op is Op.SHRINK:

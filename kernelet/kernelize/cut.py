@@ -67,7 +67,7 @@ class Cutter:
             pieces.slots[slot] = Slot(node.arg.size, node.dtype, node.arg.device)
             pieces.slot_of[node] = slot
         elif node.op in (Op.CONTIGUOUS, Op.COPY):
-            device = node.device or self.device
+            device = node.device if isinstance(node.device, str) else self.device
             pieces.slots.append(Slot(numel(node.shape), node.dtype, device))
             slot = pieces.slot_of[node] = len(pieces.slots) - 1
             self.views[node] = slot_view(slot, node.shape, pieces.slots[slot])

@@ -93,6 +93,8 @@ class _Evaluator:
             return self._reduce(node, sources[0])
         if op in _SAME_VALUE or op in (Op.BIND, Op.ASSIGN):
             return sources[0]
+        if op is Op.MULTI:
+            return self._join(node, sources)
         if op is Op.AFTER:
             return self._write(node, sources)
         if op is Op.VECTORIZE:
@@ -101,6 +103,16 @@ class _Evaluator:
             return [sources[0][node.arg]]
         found = "has no value given for it" if not node.src else "is not a value over a tensor"
         raise InternalError(f"evaluate: {op.name} {found}; bind it or a node above:\n{show(node)}")
+
+    def _join(self, node: UOp, parts: Sequence[Values]) -> Values:
+        if node.arg is None:
+            return list(parts[0])
+        lead = math.prod(self._sizes(node.shape[: node.arg]))
+        rows = [
+            [part[n * len(part) // lead :][: len(part) // lead] for part in parts]
+            for n in range(lead)
+        ]
+        return [value for row in rows for piece in row for value in piece]
 
     def _size(self, dim: Dim) -> int:
         return dim if isinstance(dim, int) else int(self.value(dim)[0])
