@@ -65,6 +65,7 @@ class FirstCall:
 
     `inputs_written` are numbers of inputs, `written` memory from before the call, which is no
     input's where it is `written_elsewhere`; `writers` are the tensors that show what is written.
+    A function that uses tensors of several devices is not captured: it runs at every call.
     """
 
     def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
@@ -83,6 +84,9 @@ class FirstCall:
         self.written = [buffer for number, buffer in written.items() if number in blocks]
         self.written_elsewhere = written.keys() & blocks - given
         used = UOp.sink(*recorder.roots).toposort()
+        nodes = (*used, *[tensor.uop for tensor in tensors_in(self.result)])
+        is_spread = any(isinstance(node.device, tuple) for node in nodes)
+        self.can_be_captured = not (inputs.is_spread or is_spread)
         # A parameter that was never computed would be computed anew by every replay.
         live.realize([t for t in live.live_tensors() if t in older and _is_lazy_part(t, used)])
 

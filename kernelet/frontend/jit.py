@@ -70,7 +70,7 @@ class TinyJit:
             known = self.captures.get(inputs.key)
             if isinstance(known, Capture) and known.is_valid(inputs):
                 return known.replay(inputs)
-            if not isinstance(known, FirstCall):
+            if not isinstance(known, FirstCall) or not known.can_be_captured:
                 call = functools.partial(self.function, *first, *args, **kwargs)
                 return self._run_first(call, inputs)
 

@@ -62,7 +62,8 @@ class Form:
 class Inputs:
     """What one call was given. `given[n]` is the memory of the n-th tensor, and where it begins.
 
-    `overlapping` are the numbers of tensors that share a part of their memory with another.
+    `overlapping` are the numbers of tensors that share a part of their memory with another,
+    `is_spread` says that there are tensors of several devices too, which are not listed.
     """
 
     key: tuple[object, ...] = ()
@@ -72,6 +73,7 @@ class Inputs:
     variables: dict[UOp, int] = field(default_factory=dict)
     objects: list[object] = field(default_factory=list)
     overlapping: set[int] = field(default_factory=set)
+    is_spread: bool = False
 
     @property
     def binds(self) -> dict[UOp, UOp]:
@@ -106,7 +108,10 @@ class _Reader:
     def read(self, value: object, name: object) -> None:
         """Add an argument, and all inside it, to the signature."""
         key = self.key
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and isinstance(value.device, tuple):
+            self.inputs.is_spread = True
+            key += (Tensor, value.required, value.device, value.shape, value.dtype)
+        elif isinstance(value, Tensor):
             self.inputs.tensors.append(value)
             key += (Tensor, value.required)
         elif isinstance(value, _PLAIN):
