@@ -21,6 +21,7 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute
+from kernelet.kernelize.multi import spread
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
 from kernelet.launches import Launch, Step, Transfer, allocate, execute, memory_of
@@ -122,12 +123,21 @@ def realized(node: UOp) -> UOp | None:
     if base.op is Op.BUFFER:
         return None if base in _stale else node
     found = _realized.get(base)
+    if found is None and isinstance(node.device, tuple):
+        views = [realized(part) for part in parts_of(node)]
+        known = tuple([view for view in views if view is not None])
+        return spread(node).replace(src=known) if len(known) == len(views) else None
     if found is None or _base(found) in _stale or _is_elsewhere(base, found):
         return None
     for step in reversed(chain):
         if step.op is not Op.DETACH:
             found = step.replace(src=(found,))
     return found
+
+
+def parts_of(node: UOp) -> tuple[UOp, ...]:
+    """The nodes of one device each that make up a value."""
+    return spread(node).src if isinstance(node.device, tuple) else (node,)
 
 
 def _base(node: UOp) -> UOp:
@@ -138,6 +148,8 @@ def _base(node: UOp) -> UOp:
 
 def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
+    if isinstance(node.device, tuple):
+        (node,) = realize([UOp(Op.COPY, node.dtype, (node,), node.device[0])])
     plain = _without_binds(node)
     base, tracker = tracker_of(plain)
     view = tracker.strided_view()
@@ -210,6 +222,8 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
         if node in seen:
             continue
         seen.add(node)
+        if node.op is Op.MULTI or (node.op is Op.COPY and not isinstance(node.arg, str)):
+            return prepare([spread(each) for each in nodes])
         if node.op is Op.BIND:
             _note_bind(node, values, binds, mapping)
             continue
@@ -386,7 +400,7 @@ def rename(node: UOp) -> UOp:
 
 def schedule(nodes: Sequence[UOp]) -> Schedule:
     """The kernels that realizing `nodes` would run."""
-    wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
+    wanted = _wanted(nodes)
     return _schedule(prepare(wanted)) if wanted else Schedule((), (), 0, (), frozenset())
 
 
@@ -463,12 +477,12 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     Readers of overwritten memory see its old contents.
     """
     known = _views_of(nodes)
-    wanted = [node for node in dict.fromkeys(nodes) if realized(node) is None]
+    wanted = _wanted(nodes)
     if not wanted:
         return known
     recorder = _recorder.get()
     if recorder is not None and not recorder.is_strict:
-        recorder.roots += wanted
+        recorder.roots += [node for node in nodes if realized(node) is None]
     prepared = prepare(wanted)
     plan = _schedule(prepared)
     buffers = allocate(plan, [_memory[node] for node in prepared.buffers])
@@ -477,6 +491,12 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     found = _views_of(nodes)
     del kept
     return found
+
+
+def _wanted(nodes: Iterable[UOp]) -> list[UOp]:
+    """What is to be computed, each on one device."""
+    parts = dict.fromkeys(part for node in nodes for part in parts_of(node))
+    return [part for part in parts if realized(part) is None]
 
 
 def _views_of(nodes: Sequence[UOp]) -> list[UOp]:

@@ -15,6 +15,7 @@ from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.host import plain_number
 from kernelet.frontend.primitives import (
+    DeviceLike,
     DTypeLike,
     as_dtype,
     is_scalar,
@@ -43,7 +44,7 @@ class Options(TypedDict, total=False):
     the new tensor is to have a gradient."""
 
     dtype: DTypeLike | None
-    device: str | None
+    device: DeviceLike
     requires_grad: bool | None
 
 

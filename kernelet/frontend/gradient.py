@@ -324,6 +324,7 @@ RULES: dict[Op, Rule] = {
     Op.REDUCE: _reduce,
     Op.CONTIGUOUS: lambda node, gradient: (gradient,),
     Op.COPY: _copy,
+    Op.MULTI: lambda node, gradient: (None,) * len(node.src),
     Op.ASSIGN: lambda node, gradient: (None, gradient),
     Op.AFTER: _after,
 }

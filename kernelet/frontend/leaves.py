@@ -6,13 +6,11 @@ Out: BUFFER nodes with memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kernelet import engine
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DeviceError, ShapeError
 from kernelet.frontend import host
-from kernelet.frontend.primitives import Primitives
+from kernelet.frontend.primitives import DeviceLike, Primitives
 from kernelet.graph.division import index_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import Op
@@ -21,7 +19,7 @@ from kernelet.graph.walk import substitute
 from kernelet.runtime.device import canonical
 
 
-def node_of(data: object, device: str | Sequence[str] | None, dtype: DType | None) -> UOp:
+def node_of(data: object, device: DeviceLike, dtype: DType | None) -> UOp:
     """The node for whatever a user hands to Tensor(...)."""
     if isinstance(data, Primitives):
         data = data.uop
@@ -42,7 +40,10 @@ def node_of(data: object, device: str | Sequence[str] | None, dtype: DType | Non
     return stored_node(host.from_nested([] if data is None else data, dtype), name)
 
 
-def stored_node(found: host.HostData, device: str) -> UOp:
+def stored_node(found: host.HostData, device: str | tuple[str, ...]) -> UOp:
+    if isinstance(device, tuple):
+        node = stored_node(found, device[0])
+        return UOp(Op.COPY, node.dtype, (node,), device)
     size = len(found.data) // found.dtype.itemsize
     buffer = engine.new_buffer(found.data, size, found.dtype, device)
     if found.shape == (size,):
@@ -50,16 +51,18 @@ def stored_node(found: host.HostData, device: str) -> UOp:
     return UOp(Op.RESHAPE, found.dtype, (buffer,), found.shape)
 
 
-def device_name(device: str | Sequence[str] | None) -> str:
+def device_name(device: DeviceLike) -> str | tuple[str, ...]:
+    """The one spelling of a device's name, or of several names for values on all of them."""
     if device is None:
         return engine.default_device()
     if isinstance(device, str):
         return canonical(device)
-    if len(device) != 1:
+    names = tuple([canonical(name) for name in device])
+    if not names or len(set(names)) < len(names):
         raise DeviceError(
-            f"device {tuple(device)}: a tensor lives on one device. Name one of them."
+            f"device {tuple(device)}: a value lives on different devices. Name each once."
         )
-    return canonical(device[0])
+    return names if len(names) > 1 else names[0]
 
 
 def known_shape(shape: Shape) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from kernelet.frontend.history import (
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import toposort_with_sizes
+from kernelet.graph.walk import substitute, toposort_with_sizes
 
 
 class Handle(Protocol):
@@ -53,6 +53,7 @@ class Handle(Protocol):
 
 
 VIEWS = MOVEMENT | {Op.DETACH}
+_MEMORY = frozenset({Op.BUFFER, Op.AFTER, Op.MULTI})
 _JOURNAL_KEPT = 256
 
 # Keyed by identity, because == of tensors compares their elements.
@@ -140,6 +141,19 @@ def split_view(node: UOp) -> tuple[list[UOp], UOp]:
     return chain, node
 
 
+def repeats(chain: Sequence[UOp]) -> bool:
+    """Whether a view shows an element twice or shows padding, so that it cannot be written."""
+    return any(step.op in (Op.EXPAND, Op.PAD) for step in chain)
+
+
+def bases_of(node: UOp) -> list[UOp]:
+    """What is below a view, on each of its devices."""
+    base = split_view(node)[1]
+    if base.op is not Op.MULTI:
+        return [base]
+    return [split_view(part)[1] for part in base.src]
+
+
 def apply_view(chain: Sequence[UOp], base: UOp) -> UOp:
     """The movements of `split_view` on another node of the same shape."""
     for step in reversed(chain):
@@ -150,7 +164,7 @@ def apply_view(chain: Sequence[UOp], base: UOp) -> UOp:
 def without_detach(node: UOp) -> UOp:
     """A view of memory without the DETACH nodes in it; any other node as it is."""
     chain, base = split_view(node)
-    return apply_view(chain, base) if base.op in (Op.BUFFER, Op.AFTER) else node
+    return apply_view(chain, base) if base.op in _MEMORY else node
 
 
 # ---- realizing ----
@@ -166,8 +180,7 @@ def realize(tensors: Iterable[Handle]) -> None:
         readers = _keep_readers([t.uop for t in pending], {id(tensor) for tensor in pending})
         last = _last_writes([tensor.uop for tensor in (*pending, *readers)])
         for tensor in (*pending, *readers):
-            base = split_view(tensor.uop)[1]
-            if base.op is Op.AFTER and base not in last and engine.realized(base) is None:
+            if any(_is_between_writes(base, last) for base in bases_of(tensor.uop)):
                 # A view of memory between two writes: only a copy outlives the second.
                 _copy_view(tensor)
         nodes = [tensor.uop for tensor in pending]
@@ -179,6 +192,10 @@ def realize(tensors: Iterable[Handle]) -> None:
         views += engine.realize([*kept, *nodes])
         wanted.extend(readers)
     settle(*wanted)
+
+
+def _is_between_writes(base: UOp, last: Collection[UOp]) -> bool:
+    return base.op is Op.AFTER and base not in last and engine.realized(base) is None
 
 
 def _bind_differently(nodes: Iterable[UOp]) -> bool:
@@ -243,10 +260,10 @@ def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
     owner = None if tensor.owner is None else tensor.owner()
     if tensor.owner is None or owner is None:
         return False
-    _, storage = split_view(owner.uop)
-    while storage.op is Op.AFTER:
-        storage = storage.src[0]
-    return storage not in written
+    storages = bases_of(owner.uop)
+    while any(storage.op is Op.AFTER for storage in storages):
+        storages = [s.src[0] if s.op is Op.AFTER else s for s in storages]
+    return written.isdisjoint(storages)
 
 
 def _last_writes(nodes: Iterable[UOp]) -> set[UOp]:
@@ -327,7 +344,8 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
         base = split_view(tensor.uop)[1]
         found = base if base.op is Op.BUFFER else engine.realized(base)
         if found is not None:
-            if id(tensor) not in followers and engine.lies_in(split_view(found)[1], written):
+            shows = any(engine.lies_in(base, written) for base in bases_of(found))
+            if id(tensor) not in followers and shows:
                 _copy_view(tensor)
                 waiting.append(tensor)
         elif engine.reads_memory(tensor.uop, written):
@@ -354,9 +372,8 @@ def rename(nodes: Iterable[UOp]) -> None:
     if not renamed:
         return
     for tensor in live_tensors():
-        chain, base = split_view(tensor.uop)
-        if base in renamed:
-            tensor.uop = apply_view(chain, renamed[base])
+        if not renamed.keys().isdisjoint(bases_of(tensor.uop)):
+            tensor.uop = substitute(without_detach(tensor.uop), renamed)
 
 
 def cut_history(tensor: Handle) -> None:

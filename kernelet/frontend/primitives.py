@@ -23,6 +23,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
 DTypeLike = DType | str
+DeviceLike = str | Sequence[str] | None
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
@@ -128,7 +129,7 @@ class Primitives(ABC):
 
     @classmethod
     @abstractmethod
-    def _create(cls, uop: UOp, device: str | None, requires_grad: bool | None) -> Self:
+    def _create(cls, uop: UOp, device: DeviceLike, requires_grad: bool | None) -> Self:
         """The tensor for a node that a creation function made: a leaf of its own."""
 
     @classmethod

@@ -26,7 +26,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.leaves import device_name
-from kernelet.frontend.primitives import product, show_shape
+from kernelet.frontend.primitives import DeviceLike, product, show_shape
 from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
@@ -98,11 +98,14 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
     return left, right
 
 
-def random_words(count: int, device: str) -> UOp:
+def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
-    buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, device)
+    near = device if isinstance(device, str) else device[0]
+    buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, near)
     for draws in _recorders.get():
         draws.append(Draw(engine.memory(buffer), count))
+    if near is not device:
+        buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
     word = [
         UOp(
             Op.EXPAND,
@@ -129,7 +132,7 @@ class Random(Sorting, Creation):
         _stream.seed, _stream.drawn = int(seed), 0
 
     @classmethod
-    def _random(cls, shape: Shape, device: str | None, per_element: int = 1) -> Self:
+    def _random(cls, shape: Shape, device: DeviceLike, per_element: int = 1) -> Self:
         """Random words of the shape (per_element, *shape)."""
         largest = tuple(max_dim(dim) for dim in shape)
         count = per_element * int(product(largest))  # type: ignore[arg-type]
@@ -138,7 +141,7 @@ class Random(Sorting, Creation):
         return words._shrink(((0, per_element), *((0, dim) for dim in shape)))
 
     @classmethod
-    def _uniform(cls, shape: Shape, dtype: DType, device: str | None) -> Self:
+    def _uniform(cls, shape: Shape, dtype: DType, device: DeviceLike) -> Self:
         """Numbers in 0 <= x < 1, all multiples of the same power of two."""
         if not dtype.is_float:
             raise DTypeError(f"rand: {dtype.name} has no fractions. Use a float type, or randint.")
@@ -172,7 +175,7 @@ class Random(Sorting, Creation):
         return cls.normal(*shape, **options)
 
     @classmethod
-    def _normal(cls, shape: Shape, dtype: DType, device: str | None) -> Self:
+    def _normal(cls, shape: Shape, dtype: DType, device: DeviceLike) -> Self:
         """The Box-Muller transform of two uniform numbers."""
         work = dtype if dtype is dtypes.float64 else dtypes.float32
         pair = cls._uniform((2, *shape), work, device)

@@ -20,7 +20,7 @@ from kernelet.base import config, trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
 from kernelet.base.errors import DTypeError, GradientError, ShapeError
-from kernelet.frontend import history, host, live
+from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
@@ -31,6 +31,7 @@ from kernelet.frontend.leaves import device_name, known_shape, node_of, stored_n
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.primitives import (
+    DeviceLike,
     DTypeLike,
     as_dtype,
     broadcast_shape,
@@ -122,7 +123,7 @@ class Tensor(
     def __init__(
         self,
         data: object = None,
-        device: str | Sequence[str] | None = None,
+        device: DeviceLike = None,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
@@ -147,6 +148,8 @@ class Tensor(
 
     @classmethod
     def _wrap(cls, uop: UOp) -> Self:
+        if len(uop.src) > 1 and isinstance(uop.device, tuple):
+            sharding.check_devices(uop.op.name.lower(), uop.src)
         tensor = cls.__new__(cls)
         if not _gradients_on.get() and uop.dtype.is_float and uop.op is not Op.DETACH:
             uop = UOp(Op.DETACH, uop.dtype, (uop,))
@@ -154,7 +157,7 @@ class Tensor(
         return tensor
 
     @classmethod
-    def _create(cls, uop: UOp, device: str | None, requires_grad: bool | None) -> Self:
+    def _create(cls, uop: UOp, device: DeviceLike, requires_grad: bool | None) -> Self:
         if device is not None and uop.device is None and device != engine.default_device():
             uop = UOp(Op.COPY, uop.dtype, (uop,), device_name(device))
         if uop.dtype.is_float:
@@ -192,8 +195,8 @@ class Tensor(
         return self.uop
 
     @property
-    def device(self) -> str:
-        """The device that holds the values."""
+    def device(self) -> str | tuple[str, ...]:
+        """The device that holds the values; all of them if the tensor is spread over several."""
         return self.uop.device or engine.default_device()
 
     __hash__ = object.__hash__
@@ -237,16 +240,26 @@ class Tensor(
 
     # ---- devices and types ----
 
-    def to(self, device: str | Sequence[str] | None) -> Self:
-        """The same values on another device."""
+    def to(self, device: DeviceLike) -> Self:
+        """The same values on another device; whole on each of several."""
         name = device_name(device)
         if name == self.device:
             return self
         return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
 
-    def to_(self, device: str | Sequence[str] | None) -> Self:
-        """Move this tensor to another device."""
+    def to_(self, device: DeviceLike) -> Self:
+        """Move this tensor to another device, or to several."""
         self.uop = self.to(device).uop
+        live.note_change(self)
+        return self
+
+    def shard(self, devices: Sequence[str], axis: int | None = None) -> Self:
+        """The same values on several devices: cut along `axis`, or whole on each."""
+        return self._wrap(sharding.sharded(self, devices, axis))
+
+    def shard_(self, devices: Sequence[str], axis: int | None = None) -> Self:
+        """Move this tensor to several devices, as `shard`."""
+        self.uop = self.shard(devices, axis).uop
         live.note_change(self)
         return self
 
@@ -298,6 +311,7 @@ class Tensor(
     def _write(self, value: Tensor) -> None:
         if 0 in value.shape:
             return
+        sharding.check_devices("assign", (self.uop, value.uop))
         above = self.views_above()
         base, start = above[0] if above else (self, 0)
         base._overwrite(self._steps[start:] if above else (), value)
@@ -312,7 +326,12 @@ class Tensor(
         """Write `value` to the part of this tensor that the movements `steps` lead to."""
         live.settle(self)
         chain, storage = live.split_view(self.uop)
-        writable = storage.op in (Op.BUFFER, Op.AFTER) and not _repeats(chain)
+        if isinstance(self.device, tuple):
+            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            changed = self._replaced(part, value) if steps else value
+            self.uop, self.former = sharding.overwritten(self.uop, changed.uop), None
+            return
+        writable = storage.op in (Op.BUFFER, Op.AFTER) and not live.repeats(chain)
         if not writable and not steps:
             self.uop = value.uop
             return
@@ -338,6 +357,7 @@ class Tensor(
         """This lazy value in memory that nothing else names, and the movements above it."""
         shape = known_shape(self.shape)
         size = math.prod(shape)
+        assert isinstance(self.device, str)
         buffer = engine.new_buffer(None, size, self.dtype, self.device)
         flat = UOp(Op.RESHAPE, self.dtype, (self.uop,), (size,))
         fill = UOp(Op.ASSIGN, self.dtype, (buffer, flat))
@@ -495,8 +515,3 @@ def _rebuild(
 ) -> Tensor:
     node = stored_node(host.HostData(data, shape, dtype), engine.default_device())
     return Tensor(node, requires_grad=requires_grad)
-
-
-def _repeats(chain: Sequence[UOp]) -> bool:
-    """Whether a view shows an element twice or shows padding, so that it cannot be written."""
-    return any(step.op in (Op.EXPAND, Op.PAD) for step in chain)

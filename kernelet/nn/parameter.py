@@ -7,6 +7,7 @@ Out: tensors with memory of their own, where gradients end.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.frontend.tensor import Tensor
@@ -31,7 +32,7 @@ def filled(
     value: int,
     *shape: int,
     dtype: DType = dtypes.float32,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
     """A tensor of one small whole number, written by the host: no kernel is compiled for it."""

@@ -25,8 +25,9 @@ def test_devices_have_one_spelling() -> None:
     assert device_name("python:0") == "PYTHON"
     assert device_name(("PYTHON:2",)) == "PYTHON:2"
     assert device_name(None) == "PYTHON"
-    with pytest.raises(DeviceError, match="one device"):
-        device_name(("PYTHON:0", "PYTHON:1"))
+    assert device_name(["python:0", "PYTHON:1"]) == ("PYTHON", "PYTHON:1")
+    with pytest.raises(DeviceError, match="Name each once"):
+        device_name(("PYTHON", "PYTHON:0"))
     with pytest.raises(DeviceError, match="TPU"):
         Tensor([1], device="TPU")
 
