@@ -293,7 +293,8 @@ def _symbolic_size(stage: Stage, axis: int) -> Dim | None:
     part = parts.pop()
     if parts or part.op is not Op.RANGE or part.src[0].op is Op.CONST:
         return None
-    return part.src[0]
+    # A loop over a padded axis goes on where the value has ended.
+    return part.src[0] if part.src[0].bounds.max <= stage.sizes[axis] else None
 
 
 def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:

@@ -186,3 +186,14 @@ def test_a_kept_number_is_no_vector() -> None:
     scalar = reshape(reduce(memory(1, 6), Op.ADD, 0), *()).alu(Op.EXP2)
     wide = expand(reshape(scalar, 1), 6) * memory(2, 6)
     assert stages(kernel(wide), Plan(stored=(0,), lanes=4))[-1].sizes == ()
+
+
+def test_the_loop_of_a_padded_axis_does_not_leave_the_box() -> None:
+    size = UOp.variable("n", 1, 8)
+    rows = reduce(shrink(memory(1, 8, 3), (0, size), (0, 3)), Op.MAX, 1)
+    padded = reshape(pad(rows, (0, 1), (0, 0)), 1, size + 1)
+    target = shrink(memory(0, 3, 9), (0, 3), (0, size + 1))
+    value = expand(padded, 3, size + 1)
+    (stage,) = stages(UOp.sink(UOp(Op.STORE, VOID, (target, value))))
+    (around,) = [part for part in stage.ranges if part.arg.kind == "loop"]
+    assert around.src[0].bounds.max <= stage.sizes[0] == 8
