@@ -20,7 +20,7 @@ from kernelet.base.errors import ArgumentError, JitError
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
-from kernelet.graph.walk import sizes_of, substitute
+from kernelet.graph.walk import sizes_of, substitute, with_bound_values
 from kernelet.kernelize.multi import spread
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
@@ -150,7 +150,7 @@ def read_bytes(node: UOp) -> bytes:
     """The elements of a realized node in row-major order, as a copy."""
     if isinstance(node.device, tuple):
         (node,) = realize([UOp(Op.COPY, node.dtype, (node,), node.device[0])])
-    plain = _without_binds(node)
+    plain = with_bound_values(node)
     base, tracker = tracker_of(plain)
     view = tracker.strided_view()
     if view is None or not view.is_row_major:
@@ -168,17 +168,6 @@ def read_bytes(node: UOp) -> bytes:
     itemsize = node.dtype.itemsize
     part = _memory[base].view(view.offset * itemsize, view.size * itemsize)
     return bytes(part.copy_out())
-
-
-def _without_binds(node: UOp) -> UOp:
-    """The node with the values of bound variables in place of them."""
-    values: dict[UOp, UOp] = {}
-    for part in UOp.sink(node).toposort():
-        for size in sizes_of(part):
-            for inner in size.toposort():
-                if inner.op is Op.BIND:
-                    values[inner] = inner.src[1]
-    return substitute(node, values) if values else node
 
 
 # ---- what a graph needs ----

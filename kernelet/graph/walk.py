@@ -102,3 +102,14 @@ def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
         sources = tuple([done[source] for source in node.src])
         done[node] = change(node, node if sources == node.src else node.replace(src=sources))
     return done[root]
+
+
+def with_bound_values(root: UOp) -> UOp:
+    """The graph with the values of bound variables in place of them, also in sizes."""
+    values: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        for size in sizes_of(node):
+            for inner in size.toposort():
+                if inner.op is Op.BIND:
+                    values[inner] = inner.src[1]
+    return substitute(root, values) if values else root

@@ -6,9 +6,11 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import (
     consumers_of,
     map_sizes,
+    rebuild,
     sizes_of,
     substitute,
     toposort_with_sizes,
+    with_bound_values,
 )
 
 F32 = dtypes.float32
@@ -68,3 +70,19 @@ def test_consumers_are_listed_once_each() -> None:
     assert consumers[x] == [square, plus]
     assert consumers[square] == [root]
     assert consumers[root] == []
+
+
+def test_bound_values_take_the_place_of_variables_in_sizes() -> None:
+    bound = UOp.variable("n", 1, 8).bind(3)
+    memory = UOp.buffer(8, dtypes.float32, "CPU")
+    part = UOp(Op.SHRINK, dtypes.float32, (memory,), ((0, bound),))
+    assert with_bound_values(part).shape == (3,)
+    assert with_bound_values(memory) is memory
+
+
+def test_a_rebuilt_graph_is_the_same_where_nothing_changes() -> None:
+    x = UOp.variable("x", 0, 7)
+    graph = (x + 1) * 2
+    assert rebuild(graph, lambda _, made: made) is graph
+    doubled = rebuild(graph, lambda node, made: made * 2 if node is x else made)
+    assert doubled is (x * 2 + 1) * 2
