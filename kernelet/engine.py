@@ -8,6 +8,7 @@ The graph does not know that memory exists: this module keeps a weak map from no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from kernelet import backends, pipeline, programs
 from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError, JitError
+from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
@@ -204,6 +206,10 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     values: dict[str, int] = {}
     binds: dict[UOp, UOp] = {}
     writes: list[UOp] = []
+    written = overwritten(nodes)
+    recorder = _recorder.get()
+    # A capture tells the parts of its arguments by their own memory.
+    is_captured = recorder is not None and recorder.is_strict
     seen: set[UOp] = set()
     stack = list(reversed(nodes))
     while stack:
@@ -224,6 +230,14 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             continue
         if node.op is Op.BUFFER:
             _note_buffer(node, buffers)
+            continue
+        part = None if is_captured else _part_of_memory(node)
+        if part is not None and part[0] not in written:
+            # Kernels for one batch of a data set are those for all: they do not know its place.
+            _note_buffer(part[0], {})
+            flat = UOp(Op.RESHAPE, node.dtype, (node,), (part[2],))
+            mapping[node] = UOp(Op.RESHAPE, node.dtype, (flat,), node.shape)
+            _note_memory(flat, part[2], part[0].arg.device, buffers)
             continue
         if node.op is Op.AFTER:
             writes.append(node)
@@ -268,9 +282,30 @@ def _note_buffer(node: UOp, buffers: dict[UOp, UOp]) -> None:
             "realize: the tensor reads memory that was overwritten since. Realize it before the "
             "write."
         )
+    _note_memory(node, node.arg.size, node.arg.device, buffers)
+
+
+def _note_memory(node: UOp, size: int, name: str, buffers: dict[UOp, UOp]) -> None:
     if node not in buffers:
-        arg = ParamArg(len(buffers), node.arg.size, node.arg.device)
-        buffers[node] = UOp(Op.PARAM, node.dtype, (), arg)
+        buffers[node] = UOp(Op.PARAM, node.dtype, (), ParamArg(len(buffers), size, name))
+
+
+def _part_of_memory(node: UOp) -> tuple[UOp, int, int] | None:
+    """The BUFFER that some neighbouring rows are a part of, where they begin in it, their size."""
+    found = rows_of(node) if node.op in MOVEMENT else None
+    if found is None or found[0].op is not Op.BUFFER:
+        return None
+    size = math.prod(dim for dim in node.shape if isinstance(dim, int))
+    return (*found, size) if 0 < size < found[0].arg.size else None
+
+
+def _given_memory(node: UOp) -> Buffer:
+    """The memory of a BUFFER, or of neighbouring rows in it."""
+    part = None if node.op is Op.BUFFER else _part_of_memory(node)
+    if part is None:
+        return _memory[node]
+    itemsize = node.dtype.itemsize
+    return _memory[part[0]].view(part[1] * itemsize, part[2] * itemsize)
 
 
 def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
@@ -474,7 +509,7 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
         recorder.roots += [node for node in nodes if realized(node) is None]
     prepared = prepare(wanted)
     plan = _schedule(prepared)
-    buffers = allocate(plan, [_memory[node] for node in prepared.buffers])
+    buffers = allocate(plan, [_given_memory(node) for node in prepared.buffers])
     run(plan, buffers, prepared.values)
     kept = _settle(wanted, prepared, plan, buffers)
     found = _views_of(nodes)

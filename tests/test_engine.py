@@ -171,3 +171,24 @@ def test_values_of_bound_sizes_are_read_wherever_the_size_is():
         np.testing.assert_array_equal((rows.T + 1).numpy(), table[:n].T + 1)
         wide = rows.unsqueeze(0).expand(3, *rows.shape) * 2
         np.testing.assert_array_equal(wide.numpy(), np.stack([table[:n] * 2] * 3))
+
+
+def test_batches_of_a_data_set_share_their_kernels(monkeypatch):
+    made = []
+    schedule = pipeline.schedule
+    monkeypatch.setattr(pipeline, "schedule", lambda *args: made.append(1) or schedule(*args))
+    data = np.arange(60, dtype=np.float32).reshape(20, 3)
+    x = Tensor(data).realize()
+    for at in range(0, 16, 3):
+        found = (x[at : at + 4] * 2 + x[at].sum()).sum(1)
+        assert found.tolist() == (data[at : at + 4] * 2 + data[at].sum()).sum(1).tolist()
+    assert len(made) == 1
+
+
+def test_a_part_and_the_whole_of_written_memory_are_one_memory():
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    part = x[1:3] * 10
+    x[0:2] = x[2:4] + x[1:3]
+    assert x.tolist() == [5.0, 7.0, 3.0, 4.0]
+    assert part.tolist() == [20.0, 30.0]
+    assert (x[1:3] + x.sum()).tolist() == [26.0, 22.0]

@@ -17,7 +17,7 @@ from kernelet.base.errors import JitError
 from kernelet.frontend import live
 from kernelet.frontend.leaves import known_shape
 from kernelet.frontend.tensor import Tensor
-from kernelet.graph.movement import all_numbers
+from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
@@ -238,7 +238,7 @@ def form_of(node: UOp) -> Form:
 
 
 def _form_of(node: UOp) -> Form:
-    found = _rows_of(node)
+    found = rows_of(live.without_detach(node))
     if found is not None:
         return _flat_form(node, *found)
     binds = binds_of(node)
@@ -250,27 +250,6 @@ def _form_of(node: UOp) -> Form:
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
     form = substitute(live.without_detach(plain), {base: param})
     return Form(base, 0, base.arg.size * node.dtype.itemsize, form, binds)
-
-
-def _rows_of(node: UOp) -> tuple[UOp, int] | None:
-    """The memory of a few neighbouring rows and where they begin in it; None for other views.
-
-    What most arguments are: a whole tensor, or a slice of a data set.
-    """
-    chain, base = live.split_view(node)
-    start = 0
-    for step in reversed(chain):
-        if step.op is Op.RESHAPE:
-            continue
-        shape = step.src[0].shape
-        if step.op is not Op.SHRINK or not all_numbers((*shape, *step.shape)):
-            return None
-        cut = [axis for axis, size in enumerate(shape) if step.shape[axis] != size]
-        if any(size != 1 for axis in cut[:1] for size in shape[:axis]) or len(cut) > 1:
-            return None
-        for axis in cut:
-            start += step.arg[axis][0] * math.prod(shape[axis + 1 :])
-    return (base, start) if all_numbers(node.shape) else None
 
 
 def _flat_form(node: UOp, base: UOp, start: int) -> Form:

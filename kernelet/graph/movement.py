@@ -6,6 +6,7 @@ Out: an index for each axis of its source, and the gate that is false in padding
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.ops import Op
+from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
 Indices = tuple[UOp, ...]
@@ -99,6 +100,28 @@ def is_at_most(left: Dim, right: Dim) -> bool:
 def all_numbers(*tuples: Sequence[Dim]) -> bool:
     """Whether no size is variable."""
     return all(isinstance(dim, int) for dims in tuples for dim in dims)
+
+
+def rows_of(node: UOp) -> tuple[UOp, int] | None:
+    """The node below of which a view shows neighbouring rows, and where they begin in it.
+
+    None for other views: this is for whole tensors and slices of data sets, which are common.
+    """
+    chain = []
+    while node.op in MOVEMENT:
+        chain.append(node)
+        node = node.src[0]
+    start = 0
+    for step in reversed(chain):
+        old, shape = step.src[0].shape, step.shape
+        if step.op not in (Op.RESHAPE, Op.SHRINK) or not all_numbers(old, shape):
+            return None
+        if step.op is Op.SHRINK:
+            cut = [axis for axis, size in enumerate(old) if shape[axis] != size]
+            if len(cut) > 1 or any(size != 1 for axis in cut for size in old[:axis]):
+                return None
+            start += sum(step.arg[axis][0] * math.prod(old[axis + 1 :]) for axis in cut)
+    return node, start
 
 
 # ---- flat indices ----

@@ -20,6 +20,7 @@ from kernelet.graph.movement import (
     product_of,
     reshape_groups,
     row_major_strides,
+    rows_of,
     subtract_dims,
     unflatten_index,
 )
@@ -339,3 +340,18 @@ def test_a_strided_slice_reads_multiples() -> None:
     )
     i, j = index = loops(5, 3)
     assert indices_at(move(source, *steps), source, index)[0] == (i, plus(scale_index(j, 3), 1))
+
+
+def test_neighbouring_rows_are_found() -> None:
+    buffer = UOp.buffer(24, dtypes.float32, "CPU")
+    matrix = UOp(Op.RESHAPE, dtypes.float32, (buffer,), (4, 6))
+    rows = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((1, 3), (0, 6)))
+    columns = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((0, 4), (1, 3)))
+    row = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((2, 3), (0, 6)))
+    part = UOp(Op.SHRINK, dtypes.float32, (row,), ((0, 1), (1, 3)))
+    assert rows_of(buffer) == (buffer, 0)
+    assert rows_of(rows) == (buffer, 6)
+    assert rows_of(UOp(Op.RESHAPE, dtypes.float32, (rows,), (3, 4))) == (buffer, 6)
+    assert rows_of(part) == (buffer, 13)
+    assert rows_of(columns) is None
+    assert rows_of(UOp(Op.PERMUTE, dtypes.float32, (matrix,), (1, 0))) is None
