@@ -34,7 +34,8 @@ Known = FirstCall | Capture
 class TinyJit:
     """A function that is captured when it is called for the second time, and replayed after.
 
-    Its results carry no history for gradients: call `backward` inside.
+    Results carry no history for gradients: call `backward` inside. Keep state by writing to it in
+    place (`assign`), and give what changes as an argument: Python inside runs only while capturing.
 
     >>> from kernelet import Tensor
     >>> double = TinyJit(lambda x: x * 2)
