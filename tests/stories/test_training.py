@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kernelet import Context, GlobalCounters, Tensor, TinyJit, engine, nn
+from kernelet import Context, GlobalCounters, Tensor, TinyJit, holdings, nn
+from kernelet.frontend import live
 from kernelet.frontend.capture import Capture
 from kernelet.graph import uop
 
@@ -129,7 +130,8 @@ def growth(call, steps):
         for at in range(steps):
             call(at).item()
         gc.collect()
-        nodes = len(engine.buffer_nodes()), len(uop._table)
+        live._clean_journal()
+        nodes = len(holdings.buffer_nodes()), len(uop._table)
         python = len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
         rounds.append((GlobalCounters.mem_used, *nodes, *python))
     steps_up = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(rounds)]
