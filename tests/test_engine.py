@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from kernelet import Context, GlobalCounters, Tensor, Variable, engine, pipeline
+from kernelet import Context, GlobalCounters, Tensor, Variable, engine, holdings, pipeline
 from kernelet.base import trace
 from kernelet.frontend import live
 
@@ -17,8 +17,8 @@ def reference_device():
 
 
 def memory(tensor):
-    node = engine.realized(tensor.uop)
-    return engine.memory(live.split_view(node)[1]).whole
+    node = holdings.realized(tensor.uop)
+    return holdings.memory(live.split_view(node)[1]).whole
 
 
 def kernels_of(function):
@@ -78,7 +78,7 @@ def test_kernels_show_without_running():
         y.kernelize()
     assert [event.text for event in seen] == ["is scheduled"] * 2
     assert GlobalCounters.kernel_count == before
-    assert engine.realized(y.uop) is None
+    assert holdings.realized(y.uop) is None
 
 
 def test_a_computed_value_has_nothing_left_to_schedule():
@@ -120,7 +120,7 @@ def test_constants_are_found_while_they_are_used():
 def test_values_of_no_device_are_computed_where_they_are_used():
     x = Tensor.arange(3).realize()
     with Context(DEV="NULL"):
-        assert engine.realized(Tensor.arange(3).uop) is None
+        assert holdings.realized(Tensor.arange(3).uop) is None
         assert Tensor.arange(3).realize().device == "NULL"
     assert x.tolist() == [0, 1, 2]
 

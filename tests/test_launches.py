@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kernelet import Tensor, TinyJit, backends, engine
+from kernelet import Tensor, TinyJit, backends, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
@@ -16,8 +16,8 @@ DEVICES = [name for name in ("PYTHON", "CPU", "LLVM") if name in backends.device
 
 def captured(build):
     """The steps that `build` runs."""
-    recorder = engine.Recorder()
-    with engine.recording(recorder):
+    recorder = holdings.Recorder()
+    with holdings.recording(recorder):
         build().realize()
     return recorder.steps
 
@@ -27,7 +27,7 @@ def floats(buffer):
 
 
 def given(values, device):
-    return engine.memory(Tensor(values, device=device).uop)
+    return holdings.memory(Tensor(values, device=device).uop)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -36,7 +36,7 @@ def test_a_replay_runs_the_same_kernels_on_other_memory(device):
         x = Tensor([1.0, 2.0, 3.0, 4.0])
         steps = captured(lambda: (x + 1).contiguous() * x.sum())
         places = [[None] * len(memory_of(step)) for step in steps]
-        source = engine.memory(x.uop)
+        source = holdings.memory(x.uop)
         for step, row in zip(steps, places, strict=True):
             for position, buffer in enumerate(memory_of(step)):
                 if buffer is source:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import final
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base.errors import JitError
 from kernelet.frontend import live, random
 from kernelet.frontend.results import (
@@ -70,9 +70,9 @@ class FirstCall:
 
     def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
         older, before = live.Snapshot(), [tensor.uop for tensor in inputs.tensors]
-        blocks = {id(buffer.whole) for buffer in engine.buffer_nodes().values()}
-        recorder, mark = engine.Recorder(is_strict=False), live.now()
-        with engine.recording(recorder):
+        blocks = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
+        recorder, mark = holdings.Recorder(is_strict=False), live.now()
+        with holdings.recording(recorder):
             self.result = call()
             left = finish(self.result, mark, older, inputs.tensors)
         rows = enumerate(zip(inputs.tensors, before, strict=True))
@@ -118,17 +118,17 @@ def _set_apart(inputs: Inputs, number: int) -> Tensor:
     node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
     apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
     live.realize([apart])
-    memory = engine.memory(live.split_view(apart.uop)[1])
+    memory = holdings.memory(live.split_view(apart.uop)[1])
     inputs.given[number] = (memory.whole, memory.offset)
     return apart
 
 
 def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
     base = live.split_view(tensor.uop)[1]
-    return base.op is not Op.BUFFER and base in used and engine.realized(tensor.uop) is None
+    return base.op is not Op.BUFFER and base in used and holdings.realized(tensor.uop) is None
 
 
-def _written_by(recorder: engine.Recorder) -> list[Buffer]:
+def _written_by(recorder: holdings.Recorder) -> list[Buffer]:
     return [memory_of(step)[0].whole for step in recorder.steps]
 
 
@@ -252,7 +252,7 @@ class Capture:
         """
         apart = first.protect_values(inputs)
         work = _Capturing(inputs)
-        with engine.recording(work.recorder), random.recording(self._draws):
+        with holdings.recording(work.recorder), random.recording(self._draws):
             result = call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
             work.finish(result)
         self._inputs_written = work.written()
@@ -329,11 +329,11 @@ class Capture:
     def _note_standing(self, returned: set[int]) -> None:
         for tensor in live.live_tensors():
             base = _base_in_memory(tensor)
-            if base is None or id(tensor) in returned or not engine.lies_in(base, self._used):
+            if base is None or id(tensor) in returned or not holdings.lies_in(base, self._used):
                 continue
             assert isinstance(tensor, Tensor)
-            self._standing[id(tensor)] = (weakref.ref(tensor), id(engine.memory(base).whole))
-            if engine.lies_in(base, self._written):
+            self._standing[id(tensor)] = (weakref.ref(tensor), id(holdings.memory(base).whole))
+            if holdings.lies_in(base, self._written):
                 self._followers.add(id(tensor))
 
 
@@ -342,9 +342,9 @@ class _Capturing:
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
-        self.recorder = engine.Recorder()
+        self.recorder = holdings.Recorder()
         self.older = live.Snapshot()
-        self.blocks = {id(buffer.whole): buffer for buffer in engine.buffer_nodes().values()}
+        self.blocks = {id(buffer.whole): buffer for buffer in holdings.buffer_nodes().values()}
         self.fresh: list[Buffer] = []
         self.tensors: list[Tensor] = []
         self._mark = live.now()
@@ -357,12 +357,12 @@ class _Capturing:
             place = (id(buffer), start, form.nbytes)
             if place not in nodes:
                 part = buffer.view(start, form.nbytes)
-                nodes[place] = engine.adopt(part, form.size, form.base.dtype)
+                nodes[place] = holdings.adopt(part, form.size, form.base.dtype)
             if id(tensor) not in made:
                 node = substitute(form.over(nodes[place]), inputs.binds)
                 made[id(tensor)] = Tensor(node, requires_grad=tensor.required)
             self.tensors.append(made[id(tensor)])
-            self._leaves.append(engine.memory(nodes[place]))
+            self._leaves.append(holdings.memory(nodes[place]))
         self._placed = [tensor.uop for tensor in self.tensors]
         self.recorder.forget_values()
         self.recorder.inputs = self._leaves
@@ -379,7 +379,7 @@ class _Capturing:
         copied = []
         for tensor in left:
             base = _base_in_memory(tensor)
-            if base is not None and engine.memory(base) in self._leaves:
+            if base is not None and holdings.memory(base) in self._leaves:
                 tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
                 copied.append(tensor)
         live.realize(copied)
@@ -397,7 +397,7 @@ class _Capturing:
             if tensor.uop is self._placed[number]:
                 continue
             base = _base_in_memory(tensor)
-            if base is None or engine.memory(base) is not self._leaves[number]:
+            if base is None or holdings.memory(base) is not self._leaves[number]:
                 raise JitError(
                     f"TinyJit (jit): the function replaces tensor {number} of its arguments, which "
                     "cannot be written in place, as it repeats elements. Return the new value."
@@ -414,8 +414,8 @@ class _Capturing:
         for tensor in live.live_tensors():
             base = _base_in_memory(tensor)
             if base is not None and id(tensor) not in own:
-                made.discard(id(engine.memory(base).whole))
-        found = [engine.memory(live.split_view(tensor.uop)[1]).whole for tensor in results]
+                made.discard(id(holdings.memory(base).whole))
+        found = [holdings.memory(live.split_view(tensor.uop)[1]).whole for tensor in results]
         self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
 
     def place_of(self, buffer: Buffer) -> Place | None:
@@ -430,7 +430,7 @@ class _Capturing:
 
     def loses_memory(self, places: Places) -> bool:
         """Whether a launch reads a value from before the call that nothing stands for after it."""
-        alive = {id(buffer.whole) for buffer in engine.buffer_nodes().values()}
+        alive = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
         written: set[int] = set()
         for step, row in zip(self.recorder.steps, places, strict=True):
             memory = [id(buffer.whole) for buffer in memory_of(step)]
@@ -445,7 +445,7 @@ class _Capturing:
         """How a replay makes a returned tensor."""
         binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
         views, base = live.split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
-        buffer = engine.memory(base)
+        buffer = holdings.memory(base)
         place = self.place_of(buffer)
         if place is None:
             return Result(None, (*views,), base, buffer, base.arg.size, base.dtype)
@@ -483,10 +483,10 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
 
 def _base_in_memory(tensor: live.Handle) -> UOp | None:
     """The BUFFER that holds the value of a tensor; None when there is none."""
-    node = engine.realized(tensor.uop)
+    node = holdings.realized(tensor.uop)
     return None if node is None else live.split_view(node)[1]
 
 
 def _has_moved(tensor: Tensor, block: int) -> bool:
     base = _base_in_memory(tensor)
-    return base is None or not engine.lies_in(base, {block})
+    return base is None or not holdings.lies_in(base, {block})

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, final
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.errors import JitError
 from kernelet.frontend.capture import Capture, FirstCall
@@ -63,7 +63,7 @@ class TinyJit:
 
     def _call(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         first = () if instance is None else (instance,)
-        if not config.current().jit or engine.is_recording():
+        if not config.current().jit or holdings.is_recording():
             return self.function(*first, *args, **kwargs)
         # Replays share memory: one at a time.
         with self._lock:

@@ -6,7 +6,7 @@ Out: BUFFER nodes with memory.
 
 from __future__ import annotations
 
-from kernelet import engine
+from kernelet import engine, holdings
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DeviceError, ShapeError
 from kernelet.frontend import host
@@ -45,7 +45,7 @@ def stored_node(found: host.HostData, device: str | tuple[str, ...]) -> UOp:
         node = stored_node(found, device[0])
         return UOp(Op.COPY, node.dtype, (node,), device)
     size = len(found.data) // found.dtype.itemsize
-    buffer = engine.new_buffer(found.data, size, found.dtype, device)
+    buffer = holdings.new_buffer(found.data, size, found.dtype, device)
     if found.shape == (size,):
         return buffer
     return UOp(Op.RESHAPE, found.dtype, (buffer,), found.shape)

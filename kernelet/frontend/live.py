@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from kernelet import engine
+from kernelet import engine, holdings
 from kernelet.base.dtype import DType
 from kernelet.frontend.history import (
     all_sources,
@@ -174,7 +174,7 @@ def realize(tensors: Iterable[Handle]) -> None:
     """Compute the tensors, and first whatever reads memory that this overwrites."""
     wanted = list(tensors)
     # The views hold the values until the tensors do.
-    views = [engine.realized(tensor.uop) for tensor in wanted]
+    views = [holdings.realized(tensor.uop) for tensor in wanted]
     pending = [tensor for tensor, view in zip(wanted, views, strict=True) if view is None]
     if pending:
         readers = _keep_readers([t.uop for t in pending], {id(tensor) for tensor in pending})
@@ -195,7 +195,7 @@ def realize(tensors: Iterable[Handle]) -> None:
 
 
 def _is_between_writes(base: UOp, last: Collection[UOp]) -> bool:
-    return base.op is Op.AFTER and base not in last and engine.realized(base) is None
+    return base.op is Op.AFTER and base not in last and holdings.realized(base) is None
 
 
 def _bind_differently(nodes: Iterable[UOp]) -> bool:
@@ -209,7 +209,7 @@ def settle(*tensors: Handle) -> None:
     """Let computed tensors stand for their memory; keep what gradients need to know of them."""
     held: tuple[set[UOp], set[UOp]] | None = None
     for tensor in tensors:
-        computed, found = tensor.uop, engine.realized(tensor.uop)
+        computed, found = tensor.uop, holdings.realized(tensor.uop)
         if found is None or found is computed:
             continue
         tensor.is_leaf = True
@@ -228,7 +228,7 @@ def settle(*tensors: Handle) -> None:
 def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
     """Tensors that read memory which realizing `nodes` overwrites."""
     readers: list[Handle] = []
-    written, last = engine.overwritten(nodes), _last_writes(nodes)
+    written, last = holdings.overwritten(nodes), _last_writes(nodes)
     seen: tuple[set[UOp], set[UOp]] = set(), set()
     while (written, last) != seen:
         # A reader may hold more writes, before which others read.
@@ -241,12 +241,12 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
                 tensor.is_lost = True
                 continue
             given.add(id(tensor))
-            if engine.realized(tensor.uop) is not None:
+            if holdings.realized(tensor.uop) is not None:
                 # A view of the memory itself: only a copy outlives the write.
                 _copy_view(tensor)
             readers.append(tensor)
         graphs = [*nodes, *[reader.uop for reader in readers]]
-        written, last = engine.overwritten(graphs), _last_writes(graphs)
+        written, last = holdings.overwritten(graphs), _last_writes(graphs)
     return readers
 
 
@@ -274,7 +274,7 @@ def _last_writes(nodes: Iterable[UOp]) -> set[UOp]:
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node in seen or (node.op not in MOVEMENT and engine.realized(node) is not None):
+        if node in seen or (node.op not in MOVEMENT and holdings.realized(node) is not None):
             continue
         seen.add(node)
         stack.extend(node.src)
@@ -314,7 +314,7 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
     """The sources of a node; of a computed one the memory that holds it."""
     if node.op is Op.BUFFER or node.op in MOVEMENT:
         return node.src
-    computed = engine.realized(node)
+    computed = holdings.realized(node)
     return node.src if computed is None or computed is node else (computed,)
 
 
@@ -324,11 +324,11 @@ def _what_is_read(node: UOp) -> tuple[UOp, ...]:
 def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
     """Whether launches that use and write this memory (ids of whole buffers) concern a tensor."""
     base = split_view(tensor.uop)[1]
-    if base.op is Op.BUFFER and (tensor.is_leaf or engine.lies_in(base, written)):
-        return engine.lies_in(base, written)
+    if base.op is Op.BUFFER and (tensor.is_leaf or holdings.lies_in(base, written)):
+        return holdings.lies_in(base, written)
     # Gradients read again what memory was computed from.
     roots = sources_of(tensor.uop) if base.op is Op.BUFFER else [base, *sources_of(base)]
-    return any(engine.concerns(root, written, used) for root in roots)
+    return any(holdings.concerns(root, written, used) for root in roots)
 
 
 def before_replay(written: set[int], used: set[int], followers: Collection[int]) -> None:
@@ -342,33 +342,33 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
     waiting = []
     for tensor in live_tensors():
         base = split_view(tensor.uop)[1]
-        found = base if base.op is Op.BUFFER else engine.realized(base)
+        found = base if base.op is Op.BUFFER else holdings.realized(base)
         if found is not None:
-            shows = any(engine.lies_in(base, written) for base in bases_of(found))
+            shows = any(holdings.lies_in(base, written) for base in bases_of(found))
             if id(tensor) not in followers and shows:
                 _copy_view(tensor)
                 waiting.append(tensor)
-        elif engine.reads_memory(tensor.uop, written):
+        elif holdings.reads_memory(tensor.uop, written):
             if tensor.owner is None:
                 waiting.append(tensor)
             else:
                 tensor.is_lost = True
-        elif any(engine.lies_in(node, used) for node in engine.overwritten([tensor.uop])):
+        elif any(holdings.lies_in(node, used) for node in holdings.overwritten([tensor.uop])):
             waiting.append(tensor)
     if waiting:
         realize(waiting)
     lazy = [t.uop for t in live_tensors() if split_view(t.uop)[1].op is not Op.BUFFER]
-    rename(engine.readers_of(written, [*lazy, *all_sources()]))
+    rename(holdings.readers_of(written, [*lazy, *all_sources()]))
 
 
 def run_pending_writes() -> None:
     """Run all writes that wait."""
-    realize([tensor for tensor in live_tensors() if engine.overwritten([tensor.uop])])
+    realize([tensor for tensor in live_tensors() if holdings.overwritten([tensor.uop])])
 
 
 def rename(nodes: Iterable[UOp]) -> None:
     """Give these BUFFERs new nodes, and the tensors that stand for them."""
-    renamed = {node: engine.rename(node) for node in nodes}
+    renamed = {node: holdings.rename(node) for node in nodes}
     if not renamed:
         return
     for tensor in live_tensors():
@@ -378,7 +378,7 @@ def rename(nodes: Iterable[UOp]) -> None:
 
 def cut_history(tensor: Handle) -> None:
     """Let a computed tensor stand for its memory alone: gradients end there."""
-    found = engine.realized(tensor.uop)
+    found = holdings.realized(tensor.uop)
     if found is not None:
         forget(found)
         tensor.uop, tensor.former, tensor.is_leaf = found, None, True

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self, Unpack
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
@@ -101,9 +101,9 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
 def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
     near = device if isinstance(device, str) else device[0]
-    buffer = engine.new_buffer(_words(count), 4, dtypes.uint32, near)
+    buffer = holdings.new_buffer(_words(count), 4, dtypes.uint32, near)
     for draws in _recorders.get():
-        draws.append(Draw(engine.memory(buffer), count))
+        draws.append(Draw(holdings.memory(buffer), count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
     word = [

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base.dtype import DType
 from kernelet.frontend import live
 from kernelet.frontend.signature import Inputs
@@ -57,13 +57,13 @@ def node_of_result(
         assert result.base is not None
         assert result.buffer is not None
         leaf = result.base
-        if engine.memory_if_current(leaf) is None:
-            leaf = engine.node_over(result.buffer, result.size, result.dtype)
+        if holdings.memory_if_current(leaf) is None:
+            leaf = holdings.node_over(result.buffer, result.size, result.dtype)
     elif place.number < len(inputs.tensors):
         leaf = inputs.forms[place.number].memory_node(inputs.tensors[place.number].uop)
     else:
         if place not in leaves:
-            leaves[place] = engine.adopt(memory[place.number], result.size, result.dtype)
+            leaves[place] = holdings.adopt(memory[place.number], result.size, result.dtype)
         leaf = leaves[place]
     node = live.apply_view(result.views, leaf)
     return substitute(node, inputs.binds) if inputs.variables else node

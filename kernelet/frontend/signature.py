@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.errors import JitError
 from kernelet.frontend import live
@@ -180,7 +180,7 @@ class _Reader:
             inputs.forms, inputs.given = [], []
             live.realize(inputs.tensors)
             for tensor in inputs.tensors:
-                node = engine.realized(tensor.uop)
+                node = holdings.realized(tensor.uop)
                 assert node is not None
                 form_of(node)
                 self._add(node)
@@ -197,7 +197,7 @@ class _Reader:
             if live.split_view(node)[1].op is not Op.BUFFER:
                 return False
             form = form_of(node)
-        memory = engine.memory_if_current(form.base)
+        memory = holdings.memory_if_current(form.base)
         if memory is None:
             return False
         for bind in form.binds:
@@ -224,7 +224,7 @@ class _Reader:
 
 def form_of_tensor(tensor: Tensor) -> Form:
     """How a computed tensor lies in memory."""
-    node = engine.realized(tensor.uop)
+    node = holdings.realized(tensor.uop)
     assert node is not None
     return form_of(node)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from typing import Self, final
 
-from kernelet import engine
+from kernelet import engine, holdings
 from kernelet.base import config, trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
@@ -222,13 +222,13 @@ class Tensor(
 
     def _bytes(self) -> bytes:
         self.realize()
-        node = engine.realized(live.without_detach(self.uop))
+        node = holdings.realized(live.without_detach(self.uop))
         assert node is not None
         return engine.read_bytes(node)
 
     def __repr__(self) -> str:
         shape = show_shape(self.shape)
-        if engine.realized(live.without_detach(self.uop)) is None:
+        if holdings.realized(live.without_detach(self.uop)) is None:
             return f"<Tensor {shape} {self.dtype.name} on {self.device}, lazy>"
         if max_dim(product(self.shape)) > _SHOWN:
             return f"<Tensor {shape} {self.dtype.name} on {self.device}, realized>"
@@ -358,7 +358,7 @@ class Tensor(
         shape = known_shape(self.shape)
         size = math.prod(shape)
         assert isinstance(self.device, str)
-        buffer = engine.new_buffer(None, size, self.dtype, self.device)
+        buffer = holdings.new_buffer(None, size, self.dtype, self.device)
         flat = UOp(Op.RESHAPE, self.dtype, (self.uop,), (size,))
         fill = UOp(Op.ASSIGN, self.dtype, (buffer, flat))
         after = UOp(Op.AFTER, self.dtype, (buffer, fill))

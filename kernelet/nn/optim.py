@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import final
 
-from kernelet import engine
+from kernelet import holdings
 from kernelet.base.config import current
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, GradientError
@@ -154,7 +154,7 @@ def _pending_state() -> list[Tensor]:
 
 
 def _is_pending(node: UOp) -> bool:
-    return live.split_view(node)[1].op is Op.AFTER and engine.realized(node) is None
+    return live.split_view(node)[1].op is Op.AFTER and holdings.realized(node) is None
 
 
 def _state_dtype(dtype: DType) -> DType:

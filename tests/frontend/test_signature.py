@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelet import Tensor, Variable, engine
+from kernelet import Tensor, Variable, holdings
 from kernelet.base.errors import JitError
 from kernelet.frontend.signature import binds_in_dim, form_of_tensor, read_inputs
 
@@ -73,7 +73,7 @@ def test_neighbouring_rows_are_a_part_of_their_memory(view):
     data = Tensor([float(n) for n in range(40)]).reshape(10, 4).realize()
     tensor = view(data)
     form = form_of_tensor(tensor)
-    memory = engine.memory(form.base).view(form.start, form.nbytes)
+    memory = holdings.memory(form.base).view(form.start, form.nbytes)
     values = memoryview(bytes(memory.copy_out())).cast("f").tolist()
     assert values == tensor.flatten().tolist()
     assert form.over(tensor.uop.__class__.buffer(form.size, tensor.dtype, "PYTHON")).shape == (

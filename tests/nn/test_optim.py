@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kernelet import Tensor, TinyJit, engine, nn
+from kernelet import Tensor, TinyJit, holdings, nn
 from kernelet.base.errors import ArgumentError, GradientError
 from kernelet.nn import optim
 
@@ -228,5 +228,5 @@ def test_an_optimizer_keeps_its_memory_over_many_steps():
             (weight * weight).sum().backward()
             optimizer.step()
             kept = (weight, optimizer.m[0], optimizer.corrections)
-            places.append(tuple(id(engine.memory(each.uop)) for each in kept))
+            places.append(tuple(id(holdings.memory(each.uop)) for each in kept))
     assert len(set(places)) == 1

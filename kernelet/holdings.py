@@ -1,0 +1,301 @@
+"""Which memory holds which value, and what is being recorded.
+
+In:  nodes and the memory that the engine computes them to.
+Out: `realized(node)`, a view of a BUFFER whose memory holds the value.
+
+The graph does not know that memory exists: here is a weak map from nodes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+from kernelet import backends
+from kernelet.base.dtype import DType
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import UOp
+from kernelet.kernelize.multi import spread
+from kernelet.launches import Step, memory_of
+from kernelet.runtime import device
+from kernelet.runtime.buffer import Buffer
+
+
+class Values:
+    """Which view of memory holds the value of a node.
+
+    Caches of the compiler keep graphs that read no memory: what such a node computed is known only
+    while somebody stands for the memory, or its memory would never be free again.
+    """
+
+    def __init__(self) -> None:
+        self._views: WeakKeyDictionary[UOp, UOp | ref[UOp]] = WeakKeyDictionary()
+
+    def get(self, node: UOp) -> UOp | None:
+        """The view that holds the value of `node`."""
+        found = self._views.get(node)
+        recorder = None if found is None else current_recorder.get()
+        if recorder is not None and node in recorder.outdated:
+            return None
+        return found() if isinstance(found, ref) else found
+
+    def __contains__(self, node: UOp) -> bool:
+        return self.get(node) is not None
+
+    def __setitem__(self, node: UOp, view: UOp) -> None:
+        self._views[node] = view if _reads_any_memory(node) else ref(view)
+        recorder = current_recorder.get()
+        if recorder is not None:
+            recorder.outdated.discard(node)
+
+    def __iter__(self) -> Iterator[UOp]:
+        return iter(list(self._views))
+
+
+memories: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
+values = Values()
+stale: WeakSet[UOp] = WeakSet()
+
+
+def new_buffer(data: bytes | memoryview | None, size: int, dtype: DType, name: str) -> UOp:
+    """A BUFFER node with memory on device `name`, holding a copy of `data`."""
+    node = UOp.buffer(size, dtype, device.canonical(name))
+    buffer = Buffer(node.arg.device, size * dtype.itemsize)
+    if data is not None:
+        buffer.copy_in(data)
+    memories[node] = buffer
+    return node
+
+
+def adopt(buffer: Buffer, size: int, dtype: DType) -> UOp:
+    """A BUFFER node for memory that is there already."""
+    node = UOp.buffer(size, dtype, buffer.device)
+    memories[node] = buffer
+    return node
+
+
+def node_over(buffer: Buffer, size: int, dtype: DType) -> UOp:
+    """The BUFFER node that stands for memory now; a new one when there is none."""
+    for node, other in memories.items():
+        same = other.whole is buffer.whole and other.offset == buffer.offset
+        if same and node.arg.size == size and node.dtype is dtype:
+            return node
+    return adopt(buffer, size, dtype)
+
+
+def memory(node: UOp) -> Buffer:
+    """The memory of a BUFFER."""
+    return memories[node]
+
+
+def memory_if_current(node: UOp) -> Buffer | None:
+    """The memory of a BUFFER; None once that was overwritten, for it stands for none then."""
+    return memories.get(node)
+
+
+def buffer_nodes() -> dict[UOp, Buffer]:
+    """All BUFFER nodes that stand for memory now."""
+    return dict(memories)
+
+
+def parts_of(node: UOp) -> tuple[UOp, ...]:
+    """The nodes of one device each that make up a value."""
+    return spread(node).src if isinstance(node.device, tuple) else (node,)
+
+
+def realized(node: UOp) -> UOp | None:
+    """`node` as a view of memory that holds its value; None when it was not computed."""
+    chain = []
+    base = node
+    while (base.op in MOVEMENT or base.op is Op.DETACH) and base not in values:
+        chain.append(base)
+        base = base.src[0]
+    if base.op is Op.BUFFER:
+        return None if base in stale else node
+    found = values.get(base)
+    if found is None and isinstance(node.device, tuple):
+        views = [realized(part) for part in parts_of(node)]
+        known = tuple([view for view in views if view is not None])
+        return spread(node).replace(src=known) if len(known) == len(views) else None
+    if found is None or base_of_view(found) in stale or is_elsewhere(base, found):
+        return None
+    for step in reversed(chain):
+        if step.op is not Op.DETACH:
+            found = step.replace(src=(found,))
+    return found
+
+
+def is_elsewhere(node: UOp, view: UOp) -> bool:
+    """Whether a value of no device is in the memory of another than the one it is wanted on."""
+    return node.device is None and base_of_view(view).device != backends.default_device()
+
+
+def base_of_view(node: UOp) -> UOp:
+    while node.op in MOVEMENT or node.op is Op.DETACH:
+        node = node.src[0]
+    return node
+
+
+def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
+    """The BUFFER nodes that realizing `nodes` writes to."""
+    found: set[UOp] = set()
+    seen: set[UOp] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in values:
+            continue
+        seen.add(node)
+        if node.op is Op.AFTER:
+            storage = storage_of(node)
+            if storage.op is Op.BUFFER:
+                found.add(storage)
+        stack.extend(node.src)
+    return found
+
+
+def storage_of(write: UOp) -> UOp:
+    """What an AFTER writes to: a BUFFER, or a value that gets memory in the same schedule."""
+    storage = write.src[0]
+    # An earlier write that is done already has memory of its own.
+    while storage not in values and (storage.op is Op.AFTER or storage.op in MOVEMENT):
+        storage = storage.src[0]
+    known = values.get(storage)
+    return storage if known is None else base_of_view(known)
+
+
+def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
+    """BUFFER nodes over the given memory (ids of whole buffers) that something is computed from:
+    `roots`, or a value that is known.
+
+    Their values are about to change, so the nodes must not stand for them any longer.
+    """
+    nodes = {n for n, b in memories.items() if id(b.whole) in blocks}
+    if not nodes:
+        return []
+    return [node for node in UOp.sink(*values, *roots).toposort() if node in nodes]
+
+
+def _reads_any_memory(root: UOp) -> bool:
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.op is Op.BUFFER:
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.src)
+    return False
+
+
+def lies_in(node: UOp, blocks: set[int]) -> bool:
+    """Whether `node` is memory in one of the blocks."""
+    buffer = memories.get(node)
+    return buffer is not None and id(buffer.whole) in blocks
+
+
+def concerns(root: UOp, written: set[int], used: set[int]) -> bool:
+    """Whether a graph has to do with `written` memory, or has a pending write to `used` memory."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Op.BUFFER:
+            if lies_in(node, written):
+                return True
+            continue
+        known = values.get(node)
+        if known is not None:
+            stack.append(base_of_view(known))
+        elif node.op is Op.AFTER and any(lies_in(each, used) for each in overwritten([node])):
+            return True
+        stack.extend(node.src)
+    return False
+
+
+def reads_memory(root: UOp, blocks: set[int]) -> bool:
+    """Whether computing `root` would read one of the memory blocks."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        known = values.get(node)
+        if known is not None:
+            stack.append(base_of_view(known))
+        elif node.op is Op.BUFFER:
+            buffer = memories.get(node)
+            if buffer is not None and id(buffer.whole) in blocks:
+                return True
+        else:
+            stack.extend(node.src)
+    return False
+
+
+def rename(node: UOp) -> UOp:
+    """A new BUFFER node for the memory of `node`, which is stale from now on."""
+    buffer = memories.pop(node)
+    stale.add(node)
+    return adopt(buffer, node.arg.size, node.dtype)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps what is run, in order, so that it can be run again.
+
+    A strict one lets nobody read values that would be others when it is run again; one that is not
+    keeps the nodes too that were asked for. `outdated` are nodes whose value is known and computed
+    anew all the same, as the memory that they read may have changed when it is run again.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    inputs: list[Buffer] = field(default_factory=list)
+    roots: list[UOp] = field(default_factory=list)
+    is_strict: bool = True
+    outdated: WeakSet[UOp] = field(default_factory=WeakSet)
+
+    def changes(self, buffer: Buffer) -> bool:
+        """Whether the contents of a buffer differ from replay to replay."""
+        written = [memory_of(step)[0] for step in self.steps]
+        return any(buffer.whole is each.whole for each in (*written, *self.inputs))
+
+    def forget_values(self) -> None:
+        """Let what was computed from memory before be computed again, where that is possible."""
+        known = list(values)
+        reading: set[UOp] = set()
+        lost: set[UOp] = set()
+        for node in UOp.sink(*known).toposort():
+            if node.op is Op.BUFFER or not reading.isdisjoint(node.src):
+                reading.add(node)
+            if node in stale or not lost.isdisjoint(node.src):
+                lost.add(node)
+        self.outdated.update(
+            n for n in known if n.op is not Op.AFTER and n in reading and n not in lost
+        )
+
+
+current_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+def is_recording() -> bool:
+    """Whether launches are being handed to a recorder."""
+    return current_recorder.get() is not None
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Hand all launches inside the block to `recorder` too."""
+    token = current_recorder.set(recorder)
+    try:
+        yield
+    finally:
+        current_recorder.reset(token)
