@@ -110,7 +110,7 @@ def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
 def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
     kind = backends.kind_of(name)
     settings = config.code_key(config.current())
-    stamp = (_source_stamp(), kind, driver.target, settings, driver.compiler_key())
+    stamp = (_source_stamp(), kind, driver.target.key(), settings, driver.compiler_key())
     keys = [disk.key_of(*stamp, kernel_key(kernel)) for kernel in kernels]
     programs: dict[int, Program] = {}
     # What a pass did can only be shown by doing it again.

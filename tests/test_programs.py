@@ -81,3 +81,34 @@ def test_programs_are_kept_on_disk(tmp_path, monkeypatch):
         again = programs.runners([made], "PYTHON")[made]
     assert again is not first
     assert again.program == first.program
+
+
+def test_another_process_compiles_nothing_again(tmp_path):
+    code = (
+        "from kernelet import Tensor, programs;"
+        "kept = programs.disk.put;"
+        "made = [];"
+        "programs.disk.put = lambda kind, key, data: made.append(kind) or kept(kind, key, data);"
+        "x = Tensor.arange(12).reshape(3, 4).float();"
+        "print((x @ x.T).softmax(1).sum().item() > 0, len(made))"
+    )
+    counts = []
+    for seed in ("1", "2"):
+        environment = {
+            **os.environ,
+            "KERNELET_CACHE": str(tmp_path),
+            "CACHE": "1",
+            "DEV": "PYTHON",
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        counts.append(int(done.stdout.split()[1]))
+    assert counts[0] > 0
+    assert counts[1] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Target:
     operations: frozenset[str] = frozenset()
     storage_only: frozenset[str] = frozenset()
     features: str = ""
+
+    def key(self) -> str:
+        """The abilities as text: equal for equal targets, in every process."""
+        values = (getattr(self, item.name) for item in fields(self))
+        return str([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register; at least 1."""
