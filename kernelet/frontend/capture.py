@@ -229,18 +229,7 @@ class Capture:
         return apart
 
     def _returned(self, inputs: Inputs, memory: Sequence[Buffer]) -> object:
-        leaves: dict[Place, UOp] = {}
-
-        def fill(value: object) -> object:
-            if isinstance(value, Result):
-                return Tensor(node_of_result(value, inputs, memory, leaves))
-            if isinstance(value, Argument):
-                return inputs.tensors[value.number]
-            if isinstance(value, UOp):
-                return substitute(value, inputs.binds)
-            return mapped(value, fill)
-
-        return fill(self._structure)
+        return _filled(self._structure, inputs, memory, {})
 
     # ---- capturing ----
 
@@ -454,6 +443,23 @@ class _Capturing:
             # The leaf was for the captured call alone.
             tensor.uop = node_of_result(found, self.inputs, (), {})
         return found
+
+
+def _filled(
+    value: object, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
+) -> object:
+    """A returned value with the tensors of one call.
+
+    Not a function inside of a function: one that calls itself is a cycle, and would keep the memory
+    of each call until the garbage collector comes by.
+    """
+    if isinstance(value, Result):
+        return Tensor(node_of_result(value, inputs, memory, leaves))
+    if isinstance(value, Argument):
+        return inputs.tensors[value.number]
+    if isinstance(value, UOp):
+        return substitute(value, inputs.binds)
+    return mapped(value, lambda part: _filled(part, inputs, memory, leaves))
 
 
 def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer]]:

@@ -1,8 +1,10 @@
 """What the first call shows and what a capture refuses or keeps."""
 
+import gc
+
 import pytest
 
-from kernelet import Tensor
+from kernelet import GlobalCounters, Tensor, TinyJit
 from kernelet.base.errors import JitError
 from kernelet.frontend.capture import Capture, FirstCall
 from kernelet.frontend.signature import read_inputs
@@ -56,3 +58,20 @@ def test_other_writes_than_in_the_first_call_are_refused():
     first = FirstCall(lambda: x + 1, inputs_of(x))
     with pytest.raises(JitError, match="jit"):
         Capture().capture(lambda own: own[id(x)].assign(x + 1), inputs_of(x), first)
+
+
+def test_the_memory_of_a_result_is_free_as_soon_as_nobody_holds_it() -> None:
+    x = Tensor.zeros(1 << 12).contiguous().realize()
+    jit = TinyJit(lambda x: {"one": [(x + 1).realize()], "two": (x * 2).realize()})
+    for _ in range(4):
+        kept = jit(x)
+    gc.collect()
+    gc.disable()
+    try:
+        before = GlobalCounters.mem_used
+        for _ in range(20):
+            kept = jit(x)
+        assert GlobalCounters.mem_used == before
+    finally:
+        gc.enable()
+    assert kept["two"].shape == (1 << 12,)
