@@ -37,12 +37,12 @@ class Config:
     """
 
     debug: int = _setting(0, "DEBUG", "how much to show, 0 to 7")
-    beam: int = _setting(0, "BEAM", "width of the kernel search; 0: heuristics alone", True)
+    beam: int = _setting(0, "BEAM", "width of the kernel search (accepted, no effect yet)", True)
     device: str = _setting("", "DEV", "the default device; empty: the best there is")
     jit: int = _setting(1, "JIT", "1: TinyJit captures and replays; 0: it calls through")
     training: int = _setting(0, "TRAINING", "1: dropout and batch statistics are on")
-    viz: int = _setting(0, "VIZ", "1: record every rewrite for the explorer")
-    profile: int = _setting(0, "PROFILE", "1: record launches for the profiler")
+    viz: int = _setting(0, "VIZ", "1: record rewrites (accepted, no effect yet)")
+    profile: int = _setting(0, "PROFILE", "1: record launches (accepted, no effect yet)")
     verify: int = _setting(0, "VERIFY", "1: check the spec after every pass")
     threads: int = _setting(0, "THREADS", "threads of a CPU launch; 0: one a core", True)
     parallel: int = _setting(-1, "PARALLEL", "compile processes; 0: none, -1: one a core")
