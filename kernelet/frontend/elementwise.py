@@ -11,7 +11,8 @@ saturates and NaN is 0.
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError
@@ -25,6 +26,16 @@ from kernelet.frontend.primitives import (
 from kernelet.graph.ops import Op
 
 Rounding = Literal["trunc", "floor"]
+TensorT = TypeVar("TensorT")
+OtherT = TypeVar("OtherT")
+Operator = Callable[[TensorT, OtherT], TensorT]
+
+
+def reversed_operator(
+    method: Callable[[TensorT, OtherT, bool], TensorT],
+) -> Operator[TensorT, OtherT]:
+    """The operator for the right operand, from the method with a `reverse` argument."""
+    return lambda tensor, other: method(tensor, other, True)
 
 
 class Elementwise(Primitives):
@@ -405,58 +416,21 @@ class Elementwise(Primitives):
 
     # ---- operators ----
 
-    def __add__(self, other: Self | Scalar) -> Self:
-        return self.add(other)
-
-    def __radd__(self, other: Scalar) -> Self:
-        return self.add(other, True)
-
-    def __sub__(self, other: Self | Scalar) -> Self:
-        return self.sub(other)
-
-    def __rsub__(self, other: Scalar) -> Self:
-        return self.sub(other, True)
-
-    def __mul__(self, other: Self | Scalar) -> Self:
-        return self.mul(other)
-
-    def __rmul__(self, other: Scalar) -> Self:
-        return self.mul(other, True)
-
-    def __truediv__(self, other: Self | Scalar) -> Self:
-        return self.div(other)
-
-    def __rtruediv__(self, other: Scalar) -> Self:
-        return self.div(other, True)
-
-    def __floordiv__(self, other: Self | Scalar) -> Self:
-        return self.floordiv(other)
-
-    def __rfloordiv__(self, other: Scalar) -> Self:
-        return self.floordiv(other, True)
-
-    def __mod__(self, other: Self | Scalar) -> Self:
-        return self.mod(other)
-
-    def __rmod__(self, other: Scalar) -> Self:
-        return self.mod(other, True)
-
-    def __and__(self, other: Self | Scalar) -> Self:
-        return self.bitwise_and(other)
-
-    def __or__(self, other: Self | Scalar) -> Self:
-        return self.bitwise_or(other)
-
-    def __xor__(self, other: Self | Scalar) -> Self:
-        return self.bitwise_xor(other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __lshift__(self, amount: Self | Scalar) -> Self:
-        return self.lshift(amount)
-
-    def __rshift__(self, amount: Self | Scalar) -> Self:
-        return self.rshift(amount)
+    __add__, __sub__, __mul__, __truediv__ = add, sub, mul, div
+    __floordiv__, __mod__, __lshift__, __rshift__ = floordiv, mod, lshift, rshift
+    __radd__, __rsub__, __rmul__ = (
+        reversed_operator(add),
+        reversed_operator(sub),
+        reversed_operator(mul),
+    )
+    __rtruediv__, __rfloordiv__, __rmod__ = (
+        reversed_operator(div),
+        reversed_operator(floordiv),
+        reversed_operator(mod),
+    )
+    __and__ = __rand__ = bitwise_and
+    __or__ = __ror__ = bitwise_or
+    __xor__ = __rxor__ = bitwise_xor
 
     def __pos__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from typing import Self
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
-from kernelet.frontend.elementwise import Elementwise
+from kernelet.frontend.elementwise import Elementwise, reversed_operator
 from kernelet.frontend.primitives import Primitives
 from kernelet.graph.ops import Op
 
@@ -198,11 +198,7 @@ class Functions(Elementwise):
         unit = self.eq(1).where(1, self.eq(-1).where(odd.where(-1, 1).cast(self.dtype), 0))
         return (power < 0).where(unit.cast(self.dtype), result)
 
-    def __pow__(self, exponent: Self | Scalar) -> Self:
-        return self.pow(exponent)
-
-    def __rpow__(self, base: Scalar) -> Self:
-        return self.pow(base, True)
+    __pow__, __rpow__ = pow, reversed_operator(pow)
 
     # ---- trigonometry ----
 

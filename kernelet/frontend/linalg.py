@@ -15,6 +15,7 @@ from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.einsum import Equation, Label, parse_equation
+from kernelet.frontend.elementwise import reversed_operator
 from kernelet.frontend.movement import tensor_list
 from kernelet.frontend.primitives import (
     DTypeLike,
@@ -67,11 +68,7 @@ class LinearAlgebra(Cumulative):
         """The same as `matmul`."""
         return self.matmul(other, dtype=dtype)
 
-    def __matmul__(self, other: Self) -> Self:
-        return self.matmul(other)
-
-    def __rmatmul__(self, other: Self) -> Self:
-        return self.matmul(other, True)
+    __matmul__, __rmatmul__ = matmul, reversed_operator(matmul)
 
     def mm(self, other: Self) -> Self:
         """The product of two matrices; PyTorch's name."""
