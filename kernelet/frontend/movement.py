@@ -242,7 +242,7 @@ class Movement(Shaping):
         if self.ndim < 2:
             raise ShapeError(f"tril, triu: {show_shape(self.shape)} has no matrices.")
         rows, columns = self._positions(self.ndim - 2), self._positions(self.ndim - 1)
-        return columns - rows - diagonal  # type: ignore[operator]
+        return columns - rows - rows._operand(diagonal)
 
     def tril(self, diagonal: Dim = 0) -> Self:
         """The lower triangle, 0 above it; ``np.tril(x, diagonal)``."""
