@@ -19,6 +19,7 @@ from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.primitives import (
     Primitives,
     broadcast_shape,
+    check_choice,
     is_scalar,
     promote_scalar,
     scalar_dtype,
@@ -74,10 +75,7 @@ class Elementwise(Primitives):
         self, other: Self | Scalar, reverse: bool = False, rounding_mode: Rounding | None = None
     ) -> Self:
         """``x / other`` in floats, or rounded: "floor" down, "trunc" to zero."""
-        if rounding_mode not in (None, "trunc", "floor"):
-            raise ArgumentError(
-                f'div: rounding_mode={rounding_mode!r} is not known. Use None, "trunc" or "floor".'
-            )
+        check_choice("div: rounding_mode", rounding_mode, (None, "trunc", "floor"))
         if rounding_mode == "floor":
             return self.floordiv(other, reverse)
         if rounding_mode is None:

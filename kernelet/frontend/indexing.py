@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from kernelet.base.dtype import Scalar, dtypes
-from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from kernelet.base.errors import DTypeError, IndexingError, ShapeError
 from kernelet.frontend.gradient import inverse_movement
 from kernelet.frontend.movement import Movement
 from kernelet.frontend.primitives import (
     Primitives,
     broadcast_shape,
+    check_choice,
     is_scalar,
     product,
     show_dim,
@@ -369,10 +370,7 @@ class Indexing(Movement):
         self, dim: int, index: Self, src: Self | Scalar, reduce: ScatterMode | None = None
     ) -> Self:
         """``out = x.copy(); out[index[i][j]][j] = src[i][j]`` for dim 0."""
-        if reduce not in (None, "add", "multiply"):
-            raise ArgumentError(
-                f'scatter: reduce={reduce!r} is not known. Use None, "add" or "multiply".'
-            )
+        check_choice("scatter: reduce", reduce, (None, "add", "multiply"))
         source = index._full(src, index.shape, self.dtype) if is_scalar(src) else src
         if reduce is not None:
             mode: ReduceMode = "sum" if reduce == "add" else "prod"
@@ -416,11 +414,7 @@ class Indexing(Movement):
         self, dim: int, index: Self, src: Self, reduce: ReduceMode, *, include_self: bool = True
     ) -> Self:
         """All of `src` that `index` sends to a place, combined there, with x itself or without."""
-        if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-            raise ArgumentError(
-                f"scatter_reduce: reduce={reduce!r} is not known. "
-                "Use sum, prod, mean, amax or amin."
-            )
+        check_choice("scatter_reduce: reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
         hits, values, axis = self._scattered(dim, index, src)
         last = hits.ndim - 1
         own = self._beside(axis, index, "scatter").transpose(axis, -1).unsqueeze(-1)

@@ -15,7 +15,7 @@ from typing import Self
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import check_choice, show_shape
 from kernelet.frontend.reduction import Reduction
 from kernelet.frontend.windows import known
 
@@ -43,10 +43,7 @@ class Interpolation(Reduction, Indexing):
         "nearest" takes the element at or below a place, "nearest-exact" the one with the closest
         centre.
         """
-        if mode not in (*_LINEAR, *_NEAREST):
-            raise ArgumentError(
-                f"interpolate: mode={mode!r} is not known. Use one of {(*_LINEAR, *_NEAREST)}."
-            )
+        check_choice("interpolate: mode", mode, (*_LINEAR, *_NEAREST))
         if align_corners and mode in _NEAREST:
             raise ArgumentError(
                 f'interpolate: align_corners with mode="{mode}": only linear modes have corners '

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.activations import Activations
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import check_choice, show_shape
 from kernelet.frontend.reduction import Reduction
 from kernelet.graph.ops import Op
 
@@ -24,12 +24,9 @@ class Losses(Reduction, Activations):
     __slots__ = ()
 
     def _reduced(self, reduction: LossReduction) -> Self:
+        check_choice("reduction", reduction, ("mean", "sum", "none"))
         if reduction == "none":
             return self
-        if reduction not in ("mean", "sum"):
-            raise ArgumentError(
-                f'reduction={reduction!r} is not known. Use "mean", "sum" or "none".'
-            )
         return self.mean() if reduction == "mean" else self.sum()
 
     # ---- numbers ----
@@ -121,24 +118,15 @@ class Losses(Reduction, Activations):
         axis = min(1, self.ndim - 1)
         if target.dtype.is_float and target.shape == self.shape:
             return self._probability_loss(target, axis, reduction, label_smoothing, weight)
-        self._check_classes("cross_entropy", target, axis)
-        # Each row needs its greatest element, one sum and the chosen element.
-        chosen = self._chosen(target, axis)
-        wide = self._widened()
-        shifted = wide - wide.detach().max(axis, True)
-        total = shifted.exp()._fold(Op.ADD, (axis,), False).log()
-        each = total - chosen.where(shifted, 0.0)._fold(Op.ADD, (axis,), False)
-        share = chosen._shares(target, axis, weight, ignore_index, wide.dtype)
-        if label_smoothing and weight is None:
-            each = each * (1 - label_smoothing) + (total - shifted.mean(axis)) * label_smoothing
-        loss = each._weighted(share)
-        if label_smoothing and weight is not None:
+        # Of the logarithms only the chosen ones are computed.
+        logs = self._widened().log_softmax(axis)
+        each, share = logs._class_losses("cross_entropy", target, weight, ignore_index)
+        if label_smoothing:
             # Each class of the smoothed target has its own weight.
-            weights = weight.cast(wide.dtype)._along(axis, self.ndim)
-            spread = ((total.unsqueeze(axis) - shifted) * weights).mean(axis)
-            kept = target.ne(ignore_index).where(spread, 0.0)
-            loss = loss * (1 - label_smoothing) + kept * label_smoothing
-        return loss._averaged(share, reduction).cast(self._floating().dtype)
+            weighted = logs if weight is None else logs * weight._along(axis, self.ndim)
+            spread = target.ne(ignore_index).where(-weighted.mean(axis), 0.0)
+            each = each * (1 - label_smoothing) + spread * label_smoothing
+        return each._averaged(share, reduction).cast(self._floating().dtype)
 
     def _probability_loss(
         self,
@@ -175,33 +163,28 @@ class Losses(Reduction, Activations):
         reduction: LossReduction = "mean",
     ) -> Self:
         """``-x[target]`` for log-probabilities x with the classes along axis 1."""
+        each, share = self._class_losses("nll_loss", target, weight, ignore_index)
+        return each._averaged(share, reduction)
+
+    def _class_losses(
+        self, call: str, target: Self, weight: Self | None, ignore_index: int | None
+    ) -> tuple[Self, Self]:
+        """Minus the element of each target's class, times how much it counts; and the latter."""
         axis = min(1, self.ndim - 1)
-        self._check_classes("nll_loss", target, axis)
-        chosen = self._chosen(target, axis)
+        self._check_classes(call, target, axis)
+        chosen = self._positions(axis) == target.unsqueeze(axis)
         each = -chosen.where(self, 0.0)._fold(Op.ADD, (axis,), False)
-        share = chosen._shares(target, axis, weight, ignore_index, each.dtype)
-        return each._weighted(share)._averaged(share, reduction)
-
-    def _shares(
-        self, target: Self, axis: int, weight: Self | None, ignore_index: int | None, dtype: DType
-    ) -> Self:
-        """How much each target counts, given which elements are those of its class."""
-        share = self._full(1, target.shape, dtype)
+        share = each._constant(1)
         if weight is not None:
-            weights = weight.cast(dtype)._along(axis, self.ndim)
-            share = self.where(weights, 0.0)._fold(Op.ADD, (axis,), False)
-        return share if ignore_index is None else target.ne(ignore_index).where(share, 0.0)
-
-    def _weighted(self, share: Self) -> Self:
-        """The losses times their shares; what has no share does not count, even if it is NaN."""
-        return share.ne(0).where(self * share, 0.0)
+            weights = weight.cast(self.dtype)._along(axis, self.ndim)
+            share = chosen.where(weights, 0.0)._fold(Op.ADD, (axis,), False)
+        if ignore_index is not None:
+            share = target.ne(ignore_index).where(share, 0.0)
+        # What has no share does not count, even if it is NaN.
+        return share.ne(0).where(each * share, 0.0), share
 
     def _averaged(self, share: Self, reduction: LossReduction) -> Self:
         return self.sum() / share.sum() if reduction == "mean" else self._reduced(reduction)
-
-    def _chosen(self, target: Self, axis: int) -> Self:
-        """Which elements are those of the target's classes."""
-        return self._positions(axis) == target.unsqueeze(axis)
 
     def _check_classes(self, call: str, target: Self, axis: int) -> None:
         """An error unless `target` has a class number for each row along `axis`."""

@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeVar
 from kernelet.base.dtype import Scalar, dtypes, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.base.helpers import ceiling_divide
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import check_choice, show_shape
 from kernelet.frontend.shaping import Shaping, flat_shape
 from kernelet.graph.infer import Dim
 from kernelet.graph.movement import add_dims, subtract_dims
@@ -56,13 +56,10 @@ class Movement(Shaping):
 
         Negative amounts crop. ``np.pad(x, pairs, mode)``.
         """
+        check_choice("pad: mode", mode, ("constant", "reflect", "replicate", "circular"))
         pads = self._pairs(padding)
-        if mode in ("reflect", "replicate", "circular"):
-            return self._pad_from_inside(pads, mode)
         if mode != "constant":
-            raise ArgumentError(
-                f"pad: mode={mode!r} is not known. Use constant, reflect, replicate or circular."
-            )
+            return self._pad_from_inside(pads, mode)
         cropped = self._shrink(
             tuple(
                 (

@@ -37,6 +37,13 @@ def as_dtype(dtype: DTypeLike) -> DType:
     return found
 
 
+def check_choice(name: str, value: object, known: Sequence[object]) -> None:
+    """ArgumentError unless `value` is one of those that are known."""
+    if value not in known:
+        names = ", ".join(map(repr, known))
+        raise ArgumentError(f"{name}={value!r} is not known. Use one of {names}.")
+
+
 def is_scalar(value: object) -> TypeGuard[Scalar]:
     """Whether `value` is a plain Python number."""
     return isinstance(value, bool | int | float)
