@@ -302,8 +302,9 @@ def check_sink(node: UOp) -> str | None:
 
 
 def check_sink_of_stores(node: UOp) -> str | None:
-    """The stores of a kernel."""
-    if not node.src or any(source.op is not Op.STORE for source in node.src):
+    """The stores of a kernel, or its parts, each a SINK of stores."""
+    found = {source.op for source in node.src}
+    if found not in ({Op.STORE}, {Op.SINK}):
         return f"a kernel is stores, not {', '.join(source.op.name for source in node.src)}"
     if len(set(node.src)) < len(node.src):
         return "one of its stores is there twice"

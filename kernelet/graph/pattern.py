@@ -40,6 +40,11 @@ class _Anything:
 ANYTHING = _Anything()
 
 
+def _binary(op: Op) -> Callable[[UPat, UPat | Scalar], UPat]:
+    """The operator that describes nodes of kind `op`."""
+    return lambda left, right: left.alu(op, right)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class UPat:
     """A description of nodes: each part that is given must fit.
@@ -88,36 +93,13 @@ class UPat:
         """A WHERE with this condition."""
         return self.alu(Op.WHERE, if_true, if_false)
 
-    def __add__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.ADD, other)
-
-    __radd__ = __add__
-
-    def __mul__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.MUL, other)
-
-    __rmul__ = __mul__
+    __add__ = __radd__ = _binary(Op.ADD)
+    __mul__ = __rmul__ = _binary(Op.MUL)
+    __floordiv__, __mod__, __lt__ = _binary(Op.IDIV), _binary(Op.MOD), _binary(Op.CMPLT)
+    __and__, __or__, __xor__ = _binary(Op.AND), _binary(Op.OR), _binary(Op.XOR)
 
     def __neg__(self) -> UPat:
         return self.alu(Op.NEG)
-
-    def __floordiv__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.IDIV, other)
-
-    def __mod__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.MOD, other)
-
-    def __lt__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.CMPLT, other)
-
-    def __and__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.AND, other)
-
-    def __or__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.OR, other)
-
-    def __xor__(self, other: UPat | Scalar) -> UPat:
-        return self.alu(Op.XOR, other)
 
     # ---- what the compiler of rules asks ----
 

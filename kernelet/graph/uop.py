@@ -138,6 +138,11 @@ class _Draft(_Fields):
     __slots__ = ()
 
 
+def _binary(op: Op) -> Callable[[UOp, UOp | Scalar], UOp]:
+    """The operator that makes a node of kind `op`."""
+    return lambda node, other: node.alu(op, node._operand(other))
+
+
 @final
 class UOp(_Fields):
     """One node of the graph: `op, dtype, src, arg`."""
@@ -381,14 +386,9 @@ class UOp(_Fields):
     def __rmul__(self, other: Scalar) -> UOp:
         return UOp(_MUL, self.dtype, (self.const_like(other), self))
 
-    def __floordiv__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.IDIV, self._operand(other))
-
-    def __mod__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.MOD, self._operand(other))
-
-    def __lt__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.CMPLT, self._operand(other))
+    __floordiv__, __mod__, __lt__ = _binary(Op.IDIV), _binary(Op.MOD), _binary(Op.CMPLT)
+    __and__, __or__, __xor__ = _binary(Op.AND), _binary(Op.OR), _binary(Op.XOR)
+    __lshift__, __rshift__ = _binary(Op.SHL), _binary(Op.SHR)
 
     def __gt__(self, other: UOp | Scalar) -> UOp:
         return self._operand(other).alu(Op.CMPLT, self)
@@ -398,21 +398,6 @@ class UOp(_Fields):
 
     def __le__(self, other: UOp | Scalar) -> UOp:
         return (self > other).logical_not()
-
-    def __and__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.AND, self._operand(other))
-
-    def __or__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.OR, self._operand(other))
-
-    def __xor__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.XOR, self._operand(other))
-
-    def __lshift__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.SHL, self._operand(other))
-
-    def __rshift__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Op.SHR, self._operand(other))
 
     def not_equal(self, other: UOp | Scalar) -> UOp:
         """Whether the values differ, element by element (== compares the nodes)."""
