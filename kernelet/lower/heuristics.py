@@ -10,17 +10,17 @@ along each loop: contiguous lanes are one instruction, a value that does not mov
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
-from kernelet.graph.division import terms_of
-from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import Chain, ranges_in
+from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
+from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
 from kernelet.lower.nest import NestWriter
-from kernelet.lower.stage import output_shape, root_nest
+from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
     GroupLanes,
     Nest,
@@ -38,82 +38,6 @@ TILE_ROWS = 8
 DOT_TILE = 4
 GATHER_COST = 3.0  # reading lanes one by one and putting them together
 FINISH_COST = 24  # joining the lanes of one accumulator
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One statement of the untransformed kernel: its stage (0: output), loops, loads, target."""
-
-    stage: int
-    loops: Chain
-    loads: tuple[UOp, ...]
-    target: UOp
-
-    @property
-    def weight(self) -> float:
-        """How often it runs."""
-        return math.prod(_size(variable) for variable in self.loops)
-
-
-def _size(variable: UOp) -> int:
-    return max_dim(variable.src[0]) if variable.src[0].op is not Op.CONST else variable.src[0].arg
-
-
-def _stride(index: UOp, variable: UOp) -> int | None:
-    """How far an index moves with a loop; None when not by a constant amount."""
-    found = 0
-    for atom, factor in terms_of(index).coefficients.items():
-        if atom is variable:
-            found = factor
-        elif variable in ranges_in(atom):
-            return None
-    return found
-
-
-class Analysis:
-    """What the untransformed kernel does, statement by statement."""
-
-    def __init__(self, kernel: UOp, plan: Plan) -> None:
-        self.kernel = kernel
-        self.plan = plan
-        self.writer = NestWriter(kernel, plan)
-        block = self.writer.build()
-        self.nest = root_nest(kernel, plan)
-        self.sites = tuple(_sites(block, ()))
-        outputs = [site for site in self.sites if site.stage == 0]
-        self.ranges = tuple(v for v in outputs[0].loops)
-        written = {site.target.src[0] for site in outputs}
-        self.in_place = any(
-            load.src[0].src[0] in written for site in self.sites for load in site.loads
-        )
-        self.work = sum(site.weight for site in self.sites)
-        itemsizes = [load.dtype.itemsize for site in self.sites for load in site.loads]
-        itemsizes += [statement.src[1].dtype.itemsize for statement in kernel.src]
-        self.itemsize = max(min(max(itemsizes), 8), 4)
-
-    def stage_depends(self, variable: UOp) -> bool:
-        """Whether any stage is read at an index that moves with an output loop."""
-        accesses = (a for stage in self.writer.stages.values() for a in stage.accesses)
-        return any(variable in ranges_in(part) for access in accesses for part in access.index)
-
-
-def _sites(statement: UOp, loops: Chain) -> Iterator[Site]:
-    if statement.op is Op.LOOP:
-        for part in statement.src[1:]:
-            yield from _sites(part, (*loops, statement.src[0]))
-    elif statement.op is Op.BLOCK:
-        for part in statement.src:
-            yield from _sites(part, loops)
-    else:
-        address, value = statement.src
-        loads = tuple(
-            node
-            for node in value.toposort()
-            if node.op is Op.LOAD and node.src[0].src[0].op is Op.PARAM
-        )
-        memory = address.src[0]
-        stage = memory.arg.number if memory.op is Op.SCRATCH else 0
-        yield Site(stage, loops, loads, address)
 
 
 # ---- merging axes ----
@@ -146,7 +70,7 @@ def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
             if len(load.src) == 2 and {outer, inner} & ranges_in(load.src[1]):
                 return False
         for address in (site.target, *(load.src[0] for load in site.loads)):
-            far, near = _stride(address.src[1], outer), _stride(address.src[1], inner)
+            far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
             if far is None or near is None or far != near * size.arg:
                 return False
     return not _gates_depend(analysis, {outer, inner})
@@ -171,7 +95,7 @@ def _lanes_for(size: int, widest: int) -> int:
 
 
 def _move_cost(address: UOp, gate: UOp | None, variable: UOp, lanes: int) -> float:
-    stride = _stride(address.src[1], variable)
+    stride = stride_of(address.src[1], variable)
     if stride is None or stride not in (0, 1):
         return GATHER_COST
     masked = gate is not None and variable in ranges_in(gate)
@@ -220,7 +144,7 @@ def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
         if variable not in own:
             continue
         axis = axes[own.index(variable)]
-        outputs = main.weight / math.prod(_size(v) for v in own)
+        outputs = main.weight / math.prod(size_of(v) for v in own)
         for lanes in (widest, widest // 2, widest // 4):
             if not 4 <= lanes <= size:
                 continue
@@ -256,11 +180,11 @@ def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
     dots = {number: _best_dot(analysis, number, widest) for number in numbers}
     best: Lanes | None = None
     for variable in (*reversed(analysis.ranges), None):
-        if variable is not None and (variable.src[0].op is not Op.CONST or _size(variable) < 4):
+        if variable is not None and (variable.src[0].op is not Op.CONST or size_of(variable) < 4):
             continue
-        lanes = 1 if variable is None else _lanes_for(_size(variable), widest)
+        lanes = 1 if variable is None else _lanes_for(size_of(variable), widest)
         if variable is not None and analysis.in_place:
-            lanes = math.gcd(lanes, _size(variable))
+            lanes = math.gcd(lanes, size_of(variable))
             if lanes < 4:
                 continue
         cost, used = 0.0, {}
@@ -310,6 +234,9 @@ def _rows(size: int, most: int, *, whole: bool) -> int:
 
 def plan_kernel(kernel: UOp, target: Target) -> Plan:
     """The plan that the heuristics give for a kernel on a device."""
+    if kernel.src[0].op is Op.SINK:  # its parts are too small for several threads
+        alone = replace(target, threads=1)
+        return Plan(parts=tuple([plan_kernel(part, alone) for part in kernel.src]))
     analysis = Analysis(kernel, Plan())
     merged = merge_axes(analysis)
     if any(len(group) > 1 for group in merged):
@@ -401,7 +328,7 @@ class _Planner:
         """Vectors side by side in the tile."""
         if not tiled:
             return 1
-        size, lanes = _size(variable), self.lanes.lanes
+        size, lanes = size_of(variable), self.lanes.lanes
         most = 2 if self._row_axis(tiled, {variable}) is not None else 4
         counts = [c for c in range(1, most + 1) if c * lanes <= size]
         if self.analysis.in_place:
@@ -421,7 +348,7 @@ class _Planner:
         return found
 
     def _tile_rows(self, variable: UOp, most: int = TILE_ROWS) -> int:
-        return _rows(_size(variable), most, whole=self.analysis.in_place)
+        return _rows(size_of(variable), most, whole=self.analysis.in_place)
 
     def _dot_tile(self) -> list[Split]:
         """A square of dot products that share their operands."""
@@ -442,7 +369,7 @@ class _Planner:
 
     def _group(self, dot: Dot, has_tile: bool) -> GroupLanes:
         assert dot.variable is not None
-        steps = _size(dot.variable) // dot.lanes
+        steps = size_of(dot.variable) // dot.lanes
         unroll = 1
         if not has_tile:
             unroll = next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1)

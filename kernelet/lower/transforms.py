@@ -115,13 +115,27 @@ Transform = Split | Reorder | Parallel
 
 
 @dataclass(frozen=True, slots=True)
+class StageLoad:
+    """Copy what is read of memory argument `slot` into scratch inside the first `depth` loops.
+
+    for i: for k: acc += a[i, k] * b[k, j]
+    ->  for k: for j: p[k, j] = b[k, j]
+        for i: for k: acc += a[i, k] * p[k, j]
+    """
+
+    slot: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All decisions about one kernel.
 
     `merged` joins neighbouring axes of the output: each entry lists the axes of one loop. `root`
     are the transforms of the output's nest, `grouped` those of reductions, by stage number;
     `stored` are the numbers of the inline values that get scratch, filled
-    `lanes` at a time.
+    `lanes` at a time; `staged` are the loads copied into scratch, first to last. `parts` are the
+    plans of a kernel's parts, which run one after the other.
     """
 
     merged: tuple[tuple[int, ...], ...] = ()
@@ -129,8 +143,12 @@ class Plan:
     grouped: tuple[tuple[int, GroupLanes], ...] = ()
     stored: tuple[int, ...] = ()
     lanes: int = 1
+    staged: tuple[StageLoad, ...] = ()
+    parts: tuple[Plan, ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            return ", then ".join(map(str, self.parts))
         parts = [repr(transform) for transform in self.root]
         parts += [f"stage {number}: {group!r}" for number, group in self.grouped]
         return "; ".join(parts) or "no transforms"

@@ -9,7 +9,8 @@ from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.lower import heuristics
-from kernelet.lower.heuristics import Analysis, merge_axes, plan_kernel
+from kernelet.lower.analysis import Analysis
+from kernelet.lower.heuristics import merge_axes, plan_kernel
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import Nest, Parallel, Plan, Split
 from tests.lower.pseudocode import (

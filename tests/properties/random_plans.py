@@ -7,7 +7,7 @@ import random
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.heuristics import Analysis
+from kernelet.lower.analysis import Analysis
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import output_shape, root_nest
 from kernelet.lower.transforms import (

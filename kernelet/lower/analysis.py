@@ -1,0 +1,93 @@
+"""What the untransformed kernel does, statement by statement.
+
+In:  one kernel and a Plan.
+Out: its sites: loops, loads and target of each statement; how an address moves along a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelet.graph.division import terms_of
+from kernelet.graph.infer import max_dim
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import Chain, ranges_in
+from kernelet.graph.uop import UOp
+from kernelet.lower.loops import statements_of
+from kernelet.lower.nest import NestWriter
+from kernelet.lower.stage import root_nest
+from kernelet.lower.transforms import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One statement of the untransformed kernel: its stage (0: output), loops, loads, target."""
+
+    stage: int
+    loops: Chain
+    loads: tuple[UOp, ...]
+    target: UOp
+
+    @property
+    def weight(self) -> float:
+        """How often it runs."""
+        return math.prod(size_of(variable) for variable in self.loops)
+
+
+def size_of(variable: UOp) -> int:
+    """The most iterations of a loop."""
+    return max_dim(variable.src[0]) if variable.src[0].op is not Op.CONST else variable.src[0].arg
+
+
+def stride_of(index: UOp, variable: UOp) -> int | None:
+    """How far an index moves with a loop; None when not by a constant amount."""
+    found = 0
+    for atom, factor in terms_of(index).coefficients.items():
+        if atom is variable:
+            found = factor
+        elif variable in ranges_in(atom):
+            return None
+    return found
+
+
+class Analysis:
+    """What the untransformed kernel does, statement by statement."""
+
+    def __init__(self, kernel: UOp, plan: Plan) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.writer = NestWriter(kernel, plan)
+        block = self.writer.build()
+        self.nest = root_nest(kernel, plan)
+        self.sites = tuple(sites_of(block))
+        outputs = [site for site in self.sites if site.stage == 0]
+        self.ranges = tuple(v for v in outputs[0].loops)
+        written = {site.target.src[0] for site in outputs}
+        self.in_place = any(
+            load.src[0].src[0] in written for site in self.sites for load in site.loads
+        )
+        self.work = sum(site.weight for site in self.sites)
+        itemsizes = [load.dtype.itemsize for site in self.sites for load in site.loads]
+        itemsizes += [statement.src[1].dtype.itemsize for statement in kernel.src]
+        self.itemsize = max(min(max(itemsizes), 8), 4)
+
+    def stage_depends(self, variable: UOp) -> bool:
+        """Whether any stage is read at an index that moves with an output loop."""
+        accesses = (a for stage in self.writer.stages.values() for a in stage.accesses)
+        return any(variable in ranges_in(part) for access in accesses for part in access.index)
+
+
+def sites_of(block: UOp) -> Iterator[Site]:
+    """All statements of a program."""
+    for statement, loops in statements_of(block):
+        address, value = statement.src
+        loads = tuple(
+            node
+            for node in value.toposort()
+            if node.op is Op.LOAD and node.src[0].src[0].op is Op.PARAM
+        )
+        memory = address.src[0]
+        stage = memory.arg.number if memory.op is Op.SCRATCH else 0
+        yield Site(stage, loops, loads, address)

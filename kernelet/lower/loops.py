@@ -1,0 +1,123 @@
+"""Trees of loops: their statements, and loops that run as one.
+
+In:  a kernel, or a BLOCK of loops over scalar expressions.
+Out: the same with fewer loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import ZERO, index_const, replace_ranges, terms_of
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import TILE_KINDS, Chain, ranges_in
+from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from kernelet.graph.walk import rebuild
+
+
+def statements_of(statement: UOp, loops: Chain = ()) -> Iterator[tuple[UOp, Chain]]:
+    """All stores, with the loops around them from the outermost."""
+    if statement.op is Op.LOOP:
+        for part in statement.src[1:]:
+            yield from statements_of(part, (*loops, statement.src[0]))
+    elif statement.op is Op.BLOCK:
+        for part in statement.src:
+            yield from statements_of(part, loops)
+    else:
+        yield statement, loops
+
+
+def merge_sum_axes(kernel: UOp, merged: Sequence[Sequence[int]]) -> UOp:
+    """Sums over the axes of the output have one axis where the output's loops are one.
+
+    merged ((0,), (1, 2)): sum_k x[n, y, x, k]  ->  reshape(sum_k reshape(x)[n, yx, k])
+
+    So 32 neighbouring pixels are a box of the sum also where they belong to two rows.
+    """
+    if all(len(axes) == 1 for axes in merged):
+        return kernel
+    shape = kernel.src[0].src[1].shape
+    groups = [[shape[axis] for axis in axes if shape[axis] != 1] for axes in merged]
+    groups = [group for group in groups if group]
+
+    def change(_: UOp, made: UOp) -> UOp:
+        return _merged_sum(made, groups) if made.op is Op.REDUCE else made
+
+    return rebuild(kernel, change)
+
+
+def _merged_sum(node: UOp, groups: Sequence[Sequence[Dim]]) -> UOp:
+    """The sum over joined axes, where its own axes are those of the groups."""
+    kept = [axis for axis, dim in enumerate(node.shape) if dim != 1]
+    if [node.shape[axis] for axis in kept] != [dim for group in groups for dim in group]:
+        return node
+    first_of: dict[int, int] = {}  # each axis of a group, and the one that it joins
+    for group in groups:
+        axes = [kept.pop(0) for _ in group]
+        if any(axis in node.arg.axes for axis in range(axes[0], axes[-1])):
+            return node
+        first_of |= dict.fromkeys(range(axes[0], axes[-1] + 1), axes[0])
+    source = node.src[0].shape
+    sizes: dict[int, Dim] = {}
+    for axis, dim in enumerate(source):
+        first = first_of.get(axis, axis)
+        sizes[first] = dim if first not in sizes else sizes[first] * dim
+    numbers = {axis: number for number, axis in enumerate(sizes)}
+    axes = tuple(numbers[axis] for axis in node.arg.axes)
+    joined = UOp(Op.RESHAPE, node.dtype, node.src, tuple(sizes.values()))
+    total = UOp(Op.REDUCE, node.dtype, (joined,), ReduceArg(node.arg.op, axes))
+    return UOp(Op.RESHAPE, node.dtype, (total,), node.shape)
+
+
+def join_loops(statement: UOp) -> UOp:
+    """Two loops become one where every address runs through both as if they were.
+
+    for c in 64: for t in 9: acc += w[c * 9 + t]  ->  for k in 576: acc += w[k]
+    """
+    if statement.op is Op.BLOCK:
+        return statement.replace(src=tuple(join_loops(part) for part in statement.src))
+    if statement.op is not Op.LOOP:
+        return statement
+    variable, *body = statement.src
+    body = [join_loops(part) for part in body]
+    if variable.arg.kind not in TILE_KINDS and len(body) == 1 and body[0].op is Op.LOOP:
+        inner, *parts = body[0].src
+        if inner.arg.kind not in TILE_KINDS and _run_as_one(variable, inner, parts):
+            size = index_const(variable.src[0].arg * inner.src[0].arg)
+            joined = UOp(
+                Op.RANGE, dtypes.index, (size,), RangeArg(inner.arg.number, variable.arg.kind)
+            )
+            mapping = {variable: ZERO, inner: joined}
+            return UOp(
+                Op.LOOP,
+                dtypes.void,
+                (joined, *(replace_ranges(part, mapping) for part in parts)),
+            )
+    return UOp(Op.LOOP, dtypes.void, (variable, *body))
+
+
+def _run_as_one(outer: UOp, inner: UOp, body: Sequence[UOp]) -> bool:
+    """Whether each index moves `size` times as far with the outer loop as with the inner one."""
+    if outer.src[0].op is not Op.CONST or inner.src[0].op is not Op.CONST:
+        return False
+    size = inner.src[0].arg
+    for index in _indices(body):
+        coefficients = terms_of(index).coefficients
+        if coefficients.get(outer, 0) != size * coefficients.get(inner, 0):
+            return False
+        others = (atom for atom in coefficients if atom is not outer and atom is not inner)
+        if any({outer, inner} & ranges_in(atom) for atom in others):
+            return False
+    return True
+
+
+def _indices(statements: Iterable[UOp]) -> Iterable[UOp]:
+    """The indices in all addresses, conditions and numbers computed from loops."""
+    for node in dict.fromkeys(n for statement in statements for n in statement.toposort()):
+        if node.dtype is dtypes.index and node.op is not Op.INDEX:
+            continue
+        for source in node.src:
+            if source.dtype is dtypes.index and source.op is not Op.INDEX:
+                yield source

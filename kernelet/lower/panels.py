@@ -1,0 +1,424 @@
+"""The transform `stage`: copy what inner loops read into scratch, in the order they read it.
+
+In:  a BLOCK of loops over scalar expressions.
+Out: the same program; one load reads scratch that is filled at an outer loop.
+
+for i: for k: acc += a[i, k] * b[k * 512 + j0 * 32 + j]
+->  for k: for j: p[k, j] = b[k * 512 + j0 * 32 + j]
+    for i: for k: acc += a[i, k] * p[k, j]
+
+The copy has one axis for each way in which the address moves. Loops that only ever count together,
+as a pixel and a tap of a convolution, share an axis: that is its halo. Padding is filled with
+zeros, so that the inner loops have no masks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import (
+    TRUE,
+    ZERO,
+    add_index,
+    and_gates,
+    bounds_gate,
+    divide_index,
+    gate_parts,
+    index_const,
+    less_index,
+    minimum_index,
+    modulo_index,
+    replace_ranges,
+    scale_index,
+    terms_of,
+)
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import Chain, ranges_in
+from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+from kernelet.graph.walk import substitute
+from kernelet.lower.loops import statements_of
+from kernelet.lower.transforms import StageLoad
+
+SHORT_PITCH = 64  # rows up to this many elements are read one after the other
+
+
+class Entangled(Exception):
+    """An address cannot be taken apart into what moves inside a loop and what does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a copy: `variable` counts its `size` steps from `low`.
+
+    `atoms` are the loops that count along it, each with how many steps it moves.
+    """
+
+    variable: UOp
+    low: int
+    size: int
+    atoms: Mapping[UOp, int]
+
+    def position(self) -> UOp:
+        """Where the loops that read stand along the axis."""
+        total = index_const(-self.low)
+        for atom, factor in self.atoms.items():
+            total = add_index(total, scale_index(atom, factor))
+        return total
+
+
+def stage_loads(block: UOp, staged: Sequence[StageLoad], lanes: int) -> UOp:
+    """The program after all copies, first to last; a copy that is not possible is left out."""
+    for one in staged:
+        found = _find(block, one)
+        if found is None:
+            continue
+        load, place = found
+        try:
+            block = stage_load(block, load, place, lanes)
+        except Entangled:
+            continue
+    return block
+
+
+def _find(block: UOp, one: StageLoad) -> tuple[UOp, Chain] | None:
+    """The load that a transform names, and the loops around its copy."""
+    for statement, chain in statements_of(block):
+        loads = [
+            node
+            for node in statement.toposort()
+            if node.op is Op.LOAD
+            and node.src[0].src[0].op is Op.PARAM
+            and node.src[0].src[0].arg.slot == one.slot
+        ]
+        if loads:
+            return loads[-1], chain[: one.depth]
+    return None
+
+
+def stage_load(block: UOp, load: UOp, place: Chain, lanes: int) -> UOp:
+    """The program with one load copied into scratch in the body of the last loop of `place`."""
+    copy = _Copy(block, load, place, lanes)
+    return copy.placed(block, place)
+
+
+class _Copy:
+    """The scratch of one load: its axes, the loops that fill it, the load that reads it."""
+
+    def __init__(self, block: UOp, load: UOp, place: Chain, lanes: int) -> None:
+        self.load = load
+        self.lanes = lanes
+        self.outer = frozenset(place)
+        nodes = block.toposort()
+        ranges = [node.arg.number for node in nodes if node.op is Op.RANGE]
+        scratch = [node.arg.number for node in nodes if node.op is Op.SCRATCH]
+        self.numbers = itertools.count(1 + max(ranges, default=0))
+        self.gate = load.src[1] if len(load.src) == 2 else TRUE
+        self.memory, self.offset = load.src[0].src
+        inside = _loops_around(block, load, len(place))
+        self.axes = self._axes(inside)
+        self._split_digits()
+        sizes = [axis.size for axis in self.axes]
+        self.pitches = _pitches(sizes, lanes)
+        number = 1 + max(scratch, default=0)
+        room = math.prod(sizes[:1]) * self.pitches[0] if sizes else 1
+        self.scratch = UOp(Op.SCRATCH, load.dtype, (), ScratchArg(number, room))
+        self.reading = self._reading()
+        self.fill = self._fill()
+
+    # ---- axes ----
+
+    def _axes(self, inside: Chain) -> list[Axis]:
+        forms: list[dict[UOp, int]] = []
+        self._collect(self.offset, forms)
+        for part in gate_parts(self.gate):
+            if part.op is Op.CMPLT and part.src[0].dtype is dtypes.index:
+                for side in part.src:
+                    self._collect(side, forms)
+            elif part is not TRUE:
+                raise Entangled
+        atoms = dict.fromkeys(atom for form in forms for atom in form)
+        groups: dict[tuple[int, ...], dict[UOp, int]] = {}
+        for atom in atoms:
+            column = [form.get(atom, 0) for form in forms]
+            common = math.gcd(*column)
+            first = next(factor for factor in column if factor)
+            common = common if first > 0 else -common
+            key = tuple(factor // common for factor in column)
+            groups.setdefault(key, {})[atom] = common
+        made = [axis for group in groups.values() for axis in self._joined(group)]
+        order = {variable: depth for depth, variable in enumerate(inside)}
+        vectors = {variable for variable in inside if variable.arg.kind == "vector"}
+
+        def depth_of(axis: Axis) -> tuple[bool, int]:
+            moving = [v for atom in axis.atoms for v in ranges_in(atom)]
+            return not vectors.isdisjoint(moving), min(order[variable] for variable in moving)
+
+        return sorted(made, key=depth_of)
+
+    def _collect(self, index: UOp, forms: list[dict[UOp, int]]) -> None:
+        """The sums that an index is made of, those inside divisions too."""
+        form: dict[UOp, int] = {}
+        for atom, factor in terms_of(index).coefficients.items():
+            moving = ranges_in(atom)
+            if moving <= self.outer:
+                continue
+            if not moving.isdisjoint(self.outer):
+                raise Entangled
+            if atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
+                self._collect(atom.src[0], forms)
+            elif atom.op in (Op.RANGE, Op.MAX):
+                form[atom] = factor
+            else:
+                raise Entangled
+        if form and form not in forms:
+            forms.append(form)
+
+    def _joined(self, group: dict[UOp, int]) -> list[Axis]:
+        """One axis for loops that count together, unless it would have more gaps than steps."""
+        common = math.gcd(*group.values())
+        atoms = {atom: factor // common for atom, factor in group.items()}
+        spans = [sorted((f * atom.bounds.min, f * atom.bounds.max)) for atom, f in atoms.items()]
+        low = int(sum(span[0] for span in spans))
+        size = int(sum(span[1] for span in spans)) - low + 1
+        ranges = {variable for atom in atoms for variable in ranges_in(atom)}
+        if len(atoms) > 1 and size > math.prod(_size(variable) for variable in ranges):
+            return [axis for item in atoms.items() for axis in self._joined(dict([item]))]
+        return [Axis(self._range(size), low, size, atoms)]
+
+    def _range(self, size: int, kind: str = "loop") -> UOp:
+        if size == 1:
+            return ZERO
+        arg = RangeArg(next(self.numbers), kind)
+        return UOp(Op.RANGE, dtypes.index, (index_const(size),), arg)
+
+    def _split_digits(self) -> None:
+        """An axis whose quotient and remainder are used is filled by two loops.
+
+        for p in 224: q[p] = x[p // 56, p % 56]  ->  for y in 4: for x in 56: q[y * 56 + x] = x[y, x]
+        """
+        self.digits: dict[UOp, list[tuple[int, UOp]]] = {}
+        offset, gate = self._moved(self.offset), self._moved_gate()
+        for axis in self.axes:
+            found: set[int] = set()
+            for node in itertools.chain(offset.toposort(), gate.toposort()):
+                if node.op in (Op.IDIV, Op.MOD) and node.src[1].op is Op.CONST:
+                    found |= _divisors(node, axis.variable)
+            steps = [1, *sorted(step for step in found if 1 < step < axis.size)]
+            if len(steps) == 1 or any(b % a for a, b in itertools.pairwise(steps)):
+                continue
+            counts = [b // a for a, b in itertools.pairwise(steps)]
+            counts.append(-(-axis.size // steps[-1]))
+            pairs = zip(steps, counts, strict=True)
+            self.digits[axis.variable] = [(step, self._range(count)) for step, count in pairs]
+        self.axes = [self._whole(axis) for axis in self.axes]
+
+    def _whole(self, axis: Axis) -> Axis:
+        """The axis with room for all steps of its loops."""
+        digits = self.digits.get(axis.variable)
+        if digits is None:
+            return axis
+        step, last = digits[-1]
+        return Axis(axis.variable, axis.low, step * _size(last), axis.atoms)
+
+    # ---- reading and filling ----
+
+    def _moved(self, index: UOp) -> UOp:
+        """An index over the variables of the axes instead of the loops that read."""
+        constant, coefficients = terms_of(index)
+        total = index_const(constant)
+        done: set[UOp] = set()
+        for atom, factor in coefficients.items():
+            if atom in done:
+                continue
+            if ranges_in(atom) <= self.outer:
+                total = add_index(total, scale_index(atom, factor))
+            elif atom.op in (Op.IDIV, Op.MOD):
+                inner, divisor = self._moved(atom.src[0]), atom.src[1].arg
+                divide = divide_index if atom.op is Op.IDIV else modulo_index
+                total = add_index(total, scale_index(divide(inner, divisor), factor))
+            else:
+                axis = next(axis for axis in self.axes if atom in axis.atoms)
+                position = add_index(axis.variable, index_const(axis.low))
+                total = add_index(total, scale_index(position, factor // axis.atoms[atom]))
+                done.update(axis.atoms)
+        return total
+
+    def _moved_gate(self) -> UOp:
+        parts = [part for part in gate_parts(self.gate) if part is not TRUE]
+        return and_gates(*[less_index(*map(self._moved, part.src)) for part in parts])
+
+    def _reading(self) -> UOp:
+        total = ZERO
+        for axis, pitch in zip(self.axes, self.pitches, strict=True):
+            total = add_index(total, scale_index(axis.position(), pitch))
+        return UOp(Op.LOAD, self.load.dtype, (self._address(total),))
+
+    def _address(self, offset: UOp) -> UOp:
+        return UOp(Op.INDEX, dtypes.index, (self.scratch, offset))
+
+    def _fill(self) -> UOp:
+        """The loops that copy: those of the layout, the source's lanes innermost."""
+        split = {
+            variable: _sum((v, step) for step, v in digits)
+            for variable, digits in self.digits.items()
+        }
+        offset, gate = self._moved(self.offset), self._moved_gate()
+        target = _sum(
+            (axis.variable, pitch) for axis, pitch in zip(self.axes, self.pitches, strict=True)
+        )
+        address = UOp(Op.INDEX, dtypes.index, (self.memory, offset))
+        inside = and_gates(gate, bounds_gate(offset, _room(self.memory)))
+        source = _load(self.load, address, inside)
+        statement = UOp(Op.STORE, dtypes.void, (self._address(target), source))
+        statement = replace_ranges(statement, split)
+        loops = [v for axis in self.axes for v in self._loops(axis) if v is not ZERO]
+        return self._vectorized(statement, loops)
+
+    def _loops(self, axis: Axis) -> list[UOp]:
+        digits = self.digits.get(axis.variable)
+        return [axis.variable] if digits is None else [v for _, v in reversed(digits)]
+
+    def _vectorized(self, statement: UOp, loops: list[UOp]) -> UOp:
+        source = next(n for n in statement.toposort() if n.op is Op.LOAD).src[0].src[1]
+        lane = _lane_loop(loops, source, statement.src[0].src[1], self.lanes)
+        if lane is None:
+            return _wrapped(loops, statement)
+        size = _size(lane)
+        width = min(self.lanes, 1 << (size.bit_length() - 1))
+        steps, vector = self._range(-(-size // width)), self._range(width, "vector")
+        start = minimum_index(scale_index(steps, width), index_const(size - width))
+        statement = replace_ranges(statement, {lane: add_index(start, vector)})
+        order = [steps if loop is lane else loop for loop in loops]
+        return _wrapped([*(loop for loop in order if loop is not ZERO), vector], statement)
+
+    # ---- putting it into the program ----
+
+    def placed(self, statement: UOp, place: Chain) -> UOp:
+        """The program with the copy at its place and the load replaced below it."""
+        first = 1 if statement.op is Op.LOOP else 0
+        parts = list(statement.src[first:])
+        if place:
+            parts = [
+                self.placed(part, place[1:])
+                if part.op is Op.LOOP and part.src[0] is place[0]
+                else part
+                for part in parts
+            ]
+        else:
+            where = next(n for n, part in enumerate(parts) if self.load in part.toposort())
+            parts = [self._replaced(part) for part in parts]
+            parts.insert(where, self.fill)
+        return statement.replace(src=(*statement.src[:first], *parts))
+
+    def _replaced(self, statement: UOp) -> UOp:
+        if self.load not in statement.toposort():
+            return statement
+        return _without_gate(
+            substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.gate)
+        )
+
+
+def _without_gate(statement: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
+    """where(gate, total + load * w, total)  ->  total + load * w where the load is 0 already."""
+    if statement.op in (Op.LOOP, Op.BLOCK):
+        parts = tuple(
+            part if part.op is Op.RANGE else _without_gate(part, load, known)
+            for part in statement.src
+        )
+        return statement.replace(src=parts)
+    address, value = statement.src
+    if value.op is not Op.WHERE:
+        return statement
+    gate, kept, other = value.src
+    product = kept.src[1] if kept.op is Op.ADD and kept.src[0] is other else kept
+    if product is kept and not (other.op is Op.CONST and other.arg == 0):
+        return statement
+    if not _is_factor(product, load):
+        return statement
+    left = and_gates(*[part for part in gate_parts(gate) if part not in known])
+    value = kept if left is TRUE else left.where(kept, other)
+    return statement.replace(src=(address, value))
+
+
+def _is_factor(product: UOp, load: UOp) -> bool:
+    """Whether a product is 0 where the load is."""
+    if product is load:
+        return True
+    return product.op in (Op.MUL, Op.CAST) and any(_is_factor(s, load) for s in product.src)
+
+
+def _loops_around(block: UOp, load: UOp, depth: int) -> Chain:
+    """The loops inside the place, around the first statement that reads."""
+    for statement, chain in statements_of(block):
+        if load in statement.toposort():
+            return chain[depth:]
+    raise AssertionError("the load is not in the program")
+
+
+def _pitches(sizes: Sequence[int], lanes: int) -> list[int]:
+    """Steps between neighbours along each axis; long rows an odd number of vectors apart."""
+    pitches, step = [], 1
+    for position, size in enumerate(reversed(sizes)):
+        pitches.append(step)
+        step *= size
+        if position == 0 and size > SHORT_PITCH:
+            step = lanes * (-(-size // lanes) | 1)
+    return pitches[::-1]
+
+
+def _lane_loop(loops: Sequence[UOp], source: UOp, target: UOp, lanes: int) -> UOp | None:
+    """The loop along which a copy moves whole vectors: neighbours in the source, then in scratch."""
+    for index in (source, target):
+        for loop in reversed(loops):
+            if terms_of(index).coefficients.get(loop) == 1 and _size(loop) >= min(4, lanes):
+                others = [atom for atom in terms_of(index).coefficients if atom is not loop]
+                if not any(loop in ranges_in(atom) for atom in others):
+                    return loop
+    return None
+
+
+def _divisors(node: UOp, variable: UOp) -> set[int]:
+    """What a variable is divided by: {3, 9} for v // 3 % 3."""
+    inner, size = node.src[0], node.src[1].arg
+    if inner is variable:
+        return {size}
+    if inner.op is Op.IDIV and inner.src[0] is variable and inner.src[1].op is Op.CONST:
+        return {inner.src[1].arg, inner.src[1].arg * size}
+    return set()
+
+
+def _load(load: UOp, address: UOp, gate: UOp) -> UOp:
+    sources = (address,) if gate is TRUE else (address, gate)
+    return load.replace(src=sources)
+
+
+def _room(memory: UOp) -> int:
+    size = memory.arg.size
+    assert isinstance(size, int)
+    return size
+
+
+def _size(variable: UOp) -> int:
+    if variable is ZERO:
+        return 1
+    size = variable.src[0]
+    if size.op is not Op.CONST:
+        raise Entangled
+    return int(size.arg)
+
+
+def _sum(terms: Iterable[tuple[UOp, int]]) -> UOp:
+    total = ZERO
+    for variable, factor in terms:
+        total = add_index(total, scale_index(variable, factor))
+    return total
+
+
+def _wrapped(loops: Sequence[UOp], statement: UOp) -> UOp:
+    for variable in reversed(loops):
+        statement = UOp(Op.LOOP, dtypes.void, (variable, statement))
+    return statement
