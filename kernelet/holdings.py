@@ -18,8 +18,9 @@ from kernelet import backends
 from kernelet.base.dtype import DType
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import reachable
 from kernelet.kernelize.multi import spread
-from kernelet.launches import Step, memory_of
+from kernelet.launches import Step, memory_of, outputs_of
 from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
 
@@ -46,7 +47,8 @@ class Values:
         return self.get(node) is not None
 
     def __setitem__(self, node: UOp, view: UOp) -> None:
-        self._views[node] = view if _reads_any_memory(node) else ref(view)
+        reads_memory = any(each.op is Op.BUFFER for each in reachable([node]))
+        self._views[node] = view if reads_memory else ref(view)
         recorder = current_recorder.get()
         if recorder is not None:
             recorder.outdated.discard(node)
@@ -142,18 +144,11 @@ def base_of_view(node: UOp) -> UOp:
 def overwritten(nodes: Iterable[UOp]) -> set[UOp]:
     """The BUFFER nodes that realizing `nodes` writes to."""
     found: set[UOp] = set()
-    seen: set[UOp] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node in seen or node in values:
-            continue
-        seen.add(node)
-        if node.op is Op.AFTER:
+    for node in reachable(nodes, lambda node: () if node in values else node.src):
+        if node.op is Op.AFTER and node not in values:
             storage = storage_of(node)
             if storage.op is Op.BUFFER:
                 found.add(storage)
-        stack.extend(node.src)
     return found
 
 
@@ -179,66 +174,32 @@ def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
     return [node for node in UOp.sink(*values, *roots).toposort() if node in nodes]
 
 
-def _reads_any_memory(root: UOp) -> bool:
-    seen: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.op is Op.BUFFER:
-            return True
-        if node not in seen:
-            seen.add(node)
-            stack.extend(node.src)
-    return False
-
-
 def lies_in(node: UOp, blocks: set[int]) -> bool:
     """Whether `node` is memory in one of the blocks."""
     buffer = memories.get(node)
     return buffer is not None and id(buffer.whole) in blocks
 
 
+def what_is_read(node: UOp) -> tuple[UOp, ...]:
+    """The sources of a node; of a computed one the memory that holds it."""
+    if node.op in MOVEMENT:
+        return node.src
+    computed = realized(node)
+    return node.src if computed is None or computed is node else (computed,)
+
+
 def concerns(root: UOp, written: set[int], used: set[int]) -> bool:
     """Whether a graph has to do with `written` memory, or has a pending write to `used` memory."""
-    seen: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is Op.BUFFER:
-            if lies_in(node, written):
-                return True
-            continue
-        known = values.get(node)
-        if known is not None:
-            stack.append(base_of_view(known))
-        elif node.op is Op.AFTER and any(lies_in(each, used) for each in overwritten([node])):
+    for node in reachable([root], lambda node: (*node.src, *what_is_read(node))):
+        writes = overwritten([node]) if node.op is Op.AFTER else ()
+        if lies_in(node, written) or any(lies_in(each, used) for each in writes):
             return True
-        stack.extend(node.src)
     return False
 
 
 def reads_memory(root: UOp, blocks: set[int]) -> bool:
     """Whether computing `root` would read one of the memory blocks."""
-    seen: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        known = values.get(node)
-        if known is not None:
-            stack.append(base_of_view(known))
-        elif node.op is Op.BUFFER:
-            buffer = memories.get(node)
-            if buffer is not None and id(buffer.whole) in blocks:
-                return True
-        else:
-            stack.extend(node.src)
-    return False
+    return any(lies_in(node, blocks) for node in reachable([root], what_is_read))
 
 
 def rename(node: UOp) -> UOp:
@@ -265,7 +226,7 @@ class Recorder:
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
-        written = [memory_of(step)[0] for step in self.steps]
+        written = (each for step in self.steps for each in memory_of(step)[: outputs_of(step)])
         return any(buffer.whole is each.whole for each in (*written, *self.inputs))
 
     def forget_values(self) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernelet.base.dtype import DType
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import reachable, substitute
 
 NODES_KEPT = 1000
 OWN_NODES_KEPT = 20_000
@@ -97,21 +98,22 @@ def _in_order(root: UOp) -> list[UOp]:
     return list(order)
 
 
+def _passes_to(node: UOp) -> list[UOp]:
+    """What gradients pass on to: the sources of a node, or of the expression in its history."""
+    if node.op is Op.DETACH:
+        return []
+    known = _histories.get(node)
+    sources = node.src if known is None else known.src
+    return [source for source in sources if source.dtype.is_float]
+
+
+def _passes_and_memory(node: UOp) -> list[UOp]:
+    return [*_passes_to(node), *(node.src if node in _histories else ())]
+
+
 def reaches(root: UOp, targets: Collection[UOp]) -> bool:
     """Whether a gradient can flow from `root` to one of `targets`, also through histories."""
-    seen: set[UOp] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in targets:
-            return True
-        if node in seen or node.op is Op.DETACH:
-            continue
-        seen.add(node)
-        known = _histories.get(node)
-        sources = node.src if known is None else known.src
-        stack.extend(source for source in sources if source.dtype.is_float)
-    return False
+    return bool(targets) and any(node in targets for node in reachable([root], _passes_to))
 
 
 def is_worth_keeping(root: UOp, held: Collection[UOp]) -> bool:
@@ -119,49 +121,20 @@ def is_worth_keeping(root: UOp, held: Collection[UOp]) -> bool:
 
     Where histories of histories grow beyond the limits, the older ones are let go.
     """
-    own, ends, reached = _own_way(root, held)
-    if not (reached or ends) or len(own) > OWN_NODES_KEPT or _bytes_of(own) > BYTES_KEPT:
+    order = reachable(
+        [root], lambda node: [] if node in held or node in _histories else _passes_to(node)
+    )
+    way = [node for node in islice(order, OWN_NODES_KEPT + 1) if node.op is not Op.DETACH]
+    ends = [node for node in way if node in _histories]
+    own = [node for node in way if node not in held and node not in _histories]
+    reached = any(node in held for node in way)
+    if not (reached or ends) or len(way) > OWN_NODES_KEPT or _bytes_of(own) > BYTES_KEPT:
         return False
-    older = _older_way(ends)
+    older = list(islice(reachable(ends, _passes_and_memory), NODES_KEPT + 1))
     if len(older) > NODES_KEPT or _bytes_of(older) > BYTES_KEPT:
         for memory in ends:
             forget(memory)
     return reached or any(memory in _histories for memory in ends)
-
-
-def _own_way(root: UOp, held: Collection[UOp]) -> tuple[set[UOp], list[UOp], bool]:
-    """What gradients pass down to `held` nodes or to memory with a history, which of the latter
-    they come to, and whether they come to the former."""
-    own: set[UOp] = set()
-    ends: list[UOp] = []
-    stack, reached = [root], False
-    while stack and len(own) <= OWN_NODES_KEPT:
-        node = stack.pop()
-        if node in own or node.op is Op.DETACH:
-            continue
-        if node in _histories:
-            ends.append(node)
-        reached = reached or node in held
-        if node in held or node in _histories:
-            continue
-        own.add(node)
-        stack.extend(source for source in node.src if source.dtype.is_float)
-    return own, ends, reached
-
-
-def _older_way(ends: Collection[UOp]) -> set[UOp]:
-    """What gradients pass below memory with a history, as far as the limits."""
-    seen: set[UOp] = set()
-    stack = list(ends)
-    while stack and len(seen) <= NODES_KEPT:
-        node = stack.pop()
-        if node in seen or node.op is Op.DETACH:
-            continue
-        seen.add(node)
-        known = _histories.get(node)
-        sources = node.src if known is None else (*node.src, *known.src)
-        stack.extend(source for source in sources if source.dtype.is_float)
-    return seen
 
 
 def _bytes_of(nodes: Collection[UOp]) -> int:

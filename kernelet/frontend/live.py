@@ -29,7 +29,7 @@ from kernelet.frontend.history import (
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute, toposort_with_sizes
+from kernelet.graph.walk import reachable, substitute, toposort_with_sizes
 
 
 class Handle(Protocol):
@@ -177,8 +177,8 @@ def realize(tensors: Iterable[Handle]) -> None:
     views = [holdings.realized(tensor.uop) for tensor in wanted]
     pending = [tensor for tensor, view in zip(wanted, views, strict=True) if view is None]
     if pending:
-        readers = _keep_readers([t.uop for t in pending], {id(tensor) for tensor in pending})
-        last = _last_writes([tensor.uop for tensor in (*pending, *readers)])
+        given = {id(tensor) for tensor in pending}
+        readers, last = _keep_readers([tensor.uop for tensor in pending], given)
         for tensor in (*pending, *readers):
             if any(_is_between_writes(base, last) for base in bases_of(tensor.uop)):
                 # A view of memory between two writes: only a copy outlives the second.
@@ -225,29 +225,27 @@ def settle(*tensors: Handle) -> None:
         tensor.uop = UOp(Op.DETACH, tensor.dtype, (found,)) if cut else found
 
 
-def _keep_readers(nodes: list[UOp], given: set[int]) -> list[Handle]:
-    """Tensors that read memory which realizing `nodes` overwrites."""
+def _keep_readers(nodes: list[UOp], given: set[int]) -> tuple[list[Handle], set[UOp]]:
+    """Tensors that read memory which realizing `nodes` overwrites, and the last writes of all."""
     readers: list[Handle] = []
-    written, last = holdings.overwritten(nodes), _last_writes(nodes)
-    seen: tuple[set[UOp], set[UOp]] = set(), set()
-    while (written, last) != seen:
+    while True:
         # A reader may hold more writes, before which others read.
-        seen = written, last
+        graphs = [*nodes, *[reader.uop for reader in readers]]
+        written, last = holdings.overwritten(graphs), _last_writes(graphs)
         search = _OldReaders(written, last)
-        for tensor in live_tensors():
-            if id(tensor) in given or not search.reads(tensor.uop):
-                continue
+        others = [t for t in live_tensors() if id(t) not in given] if written or last else []
+        found = [tensor for tensor in others if search.reads(tensor.uop)]
+        if not found:
+            return readers, last
+        for tensor in found:
+            given.add(id(tensor))
             if _is_spare(tensor, written):
                 tensor.is_lost = True
                 continue
-            given.add(id(tensor))
             if holdings.realized(tensor.uop) is not None:
                 # A view of the memory itself: only a copy outlives the write.
                 _copy_view(tensor)
             readers.append(tensor)
-        graphs = [*nodes, *[reader.uop for reader in readers]]
-        written, last = holdings.overwritten(graphs), _last_writes(graphs)
-    return readers
 
 
 def _copy_view(tensor: Handle) -> None:
@@ -268,54 +266,34 @@ def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
 
 def _last_writes(nodes: Iterable[UOp]) -> set[UOp]:
     """The AFTER nodes whose storage is not written again: their values will be in memory."""
-    found: set[UOp] = set()
-    inner: set[UOp] = set()
-    seen: set[UOp] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node in seen or (node.op not in MOVEMENT and holdings.realized(node) is not None):
-            continue
-        seen.add(node)
-        stack.extend(node.src)
-        if node.op is Op.AFTER:
-            found.add(node)
-            inner.add(node.src[0])
-    return found - inner
+
+    def is_known(node: UOp) -> bool:
+        return node.op not in MOVEMENT and holdings.realized(node) is not None
+
+    order = reachable(nodes, lambda node: () if is_known(node) else node.src)
+    found = {node for node in order if node.op is Op.AFTER and not is_known(node)}
+    return found - {node.src[0] for node in found}
 
 
 class _OldReaders:
     """Finds graphs that read old contents of `written`; remembers what it saw."""
 
     def __init__(self, written: set[UOp], last_writes: set[UOp]) -> None:
-        self._found: dict[UOp, bool] = dict.fromkeys(written, True)
-        self._found.update(dict.fromkeys(last_writes, False))
+        self._readers, self._others = set(written), last_writes - written
 
     def reads(self, root: UOp) -> bool:
         """Whether the value of `root` needs the old contents."""
-        found = self._found
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in found:
-                stack.pop()
-                continue
-            sources = _what_is_read(node)
-            missing = [source for source in sources if source not in found]
-            if missing:
-                stack.extend(missing)
-                continue
-            found[node] = any(found[source] for source in sources)
-            stack.pop()
-        return found[root]
+        seen = []
+        for node in reachable([root], self._below):
+            if node in self._readers:
+                self._readers.add(root)
+                return True
+            seen.append(node)
+        self._others.update(seen)
+        return False
 
-
-def _what_is_read(node: UOp) -> tuple[UOp, ...]:
-    """The sources of a node; of a computed one the memory that holds it."""
-    if node.op is Op.BUFFER or node.op in MOVEMENT:
-        return node.src
-    computed = holdings.realized(node)
-    return node.src if computed is None or computed is node else (computed,)
+    def _below(self, node: UOp) -> tuple[UOp, ...]:
+        return () if node in self._others else holdings.what_is_read(node)
 
 
 # ---- writes by a replay ----

@@ -6,12 +6,27 @@ Out: another graph, or facts about this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
 _SIZED = frozenset({Op.ARANGE, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+
+
+def reachable(
+    roots: Iterable[UOp], below: Callable[[UOp], Iterable[UOp]] = attrgetter("src")
+) -> Iterator[UOp]:
+    """The nodes that one comes to from `roots`, each once; `below` says where to go on from one."""
+    seen: set[UOp] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(below(node))
 
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
