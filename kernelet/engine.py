@@ -287,7 +287,7 @@ def _step(
         return Transfer(buffers[call.target], buffers[call.source])
     runner = loaded[plan.slots[call.slots[0]].device][call.kernel]
     given = tuple(values[name] for name in runner.program.variables)
-    return Launch(runner, tuple(buffers[slot] for slot in call.slots), given)
+    return Launch(runner, tuple(buffers[slot] for slot in call.slots), given, call.outputs)
 
 
 def _settle(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from kernelet.base import trace
@@ -22,11 +22,12 @@ from kernelet.runtime.pool_source import LIMIT
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch with its memory and its variables."""
+    """One launch with its memory, of which the first `outputs` are written, and its variables."""
 
     runner: Runner
     buffers: tuple[Buffer, ...]
     values: tuple[int, ...]
+    outputs: int = 1
 
     @property
     def is_native(self) -> bool:
@@ -66,8 +67,13 @@ def allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
 
 
 def memory_of(step: Step) -> tuple[Buffer, ...]:
-    """What a step uses; the first is written."""
+    """What a step uses, what it writes first."""
     return (step.target, step.source) if isinstance(step, Transfer) else step.buffers
+
+
+def outputs_of(step: Step) -> int:
+    """How many of the memories that a step uses are written."""
+    return 1 if isinstance(step, Transfer) else step.outputs
 
 
 def execute(step: Step) -> None:
@@ -137,7 +143,7 @@ def _without(step: Step, row: Sequence[Place | None]) -> Step:
     ]
     if isinstance(step, Transfer):
         return Transfer(*memory)
-    return Launch(step.runner, tuple(memory), step.values)
+    return replace(step, buffers=tuple(memory))
 
 
 @final
@@ -197,7 +203,7 @@ class Replay:
             return Transfer(*buffers)
         names = step.runner.program.variables
         found = [values.get(n, known) for n, known in zip(names, step.values, strict=True)]
-        return Launch(step.runner, buffers, tuple(found))
+        return replace(step, buffers=buffers, values=tuple(found))
 
     def _link(self) -> None:
         """Put neighbouring native launches into lists."""

@@ -40,8 +40,11 @@ _runners: dict[tuple[UOp, str], Runner] = {}
 def kernel_name(kernel: UOp) -> str:
     """What DEBUG lines and the source call a kernel: its kind and sizes.
 
-    r_512_10_784: a reduction of 784 elements for each of 512 x 10 results; e_...: elementwise.
+    r_512_10_784: a reduction of 784 elements for each of 512 x 10 results; e_...: elementwise;
+    e_512_and_3_more: four parts.
     """
+    if kernel.src[0].op is Op.SINK:
+        return f"{kernel_name(kernel.src[0])}_and_{len(kernel.src) - 1}_more"
     value = kernel.src[0].src[1]
     sizes = [max_dim(dim) for dim in value.shape if dim != 1]
     reduced = [

@@ -33,7 +33,7 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
-from kernelet.launches import Place, Replay, memory_of
+from kernelet.launches import Place, Replay, memory_of, outputs_of
 from kernelet.runtime.buffer import Buffer
 
 Places = list[tuple[Place | None, ...]]
@@ -129,7 +129,8 @@ def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
 
 
 def _written_by(recorder: holdings.Recorder) -> list[Buffer]:
-    return [memory_of(step)[0].whole for step in recorder.steps]
+    rows = [memory_of(step)[: outputs_of(step)] for step in recorder.steps]
+    return [buffer.whole for row in rows for buffer in row]
 
 
 @final
@@ -274,8 +275,8 @@ class Capture:
                 for buffer, place in zip(memory_of(step), row, strict=True)
             ]
             self._used.update(block for block in fixed if block is not None)
-            if fixed[0] is not None:
-                self._written.add(fixed[0])
+            written = fixed[: outputs_of(step)]
+            self._written.update(block for block in written if block is not None)
         drawn = {id(draw.memory.whole) for draw in self._draws}
         self._written |= drawn
         self._used |= drawn
@@ -423,11 +424,12 @@ class _Capturing:
         written: set[int] = set()
         for step, row in zip(self.recorder.steps, places, strict=True):
             memory = [id(buffer.whole) for buffer in memory_of(step)]
-            for block, place in list(zip(memory, row, strict=True))[1:]:
+            outputs = outputs_of(step)
+            for block, place in list(zip(memory, row, strict=True))[outputs:]:
                 before = place is None and block in self.blocks and block not in written
                 if before and block not in alive:
                     return True
-            written.add(memory[0])
+            written.update(memory[:outputs])
         return False
 
     def result_of(self, tensor: Tensor) -> Result:

@@ -8,6 +8,7 @@ The order keeps program order: whoever reads memory before a write runs before t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernelet.base.dtype import dtypes
@@ -102,7 +103,7 @@ class Cutter:
         else:
             target = slot_view(slot, node.shape, pieces.slots[slot])
         statement = UOp(Op.STORE, dtypes.void, (target, value))
-        pieces.calls[node] = _numbered(UOp.sink(statement), slot)
+        pieces.calls[node] = numbered(UOp.sink(statement), [slot])
         pieces.needs[node] = self._needed(node.src)
 
     def _needed(self, roots: tuple[UOp, ...]) -> set[UOp]:
@@ -138,9 +139,10 @@ class Cutter:
                         needs[write].add(node)
 
 
-def _numbered(kernel: UOp, written: int) -> KernelCall:
-    """The kernel over arguments 0, 1, ..., the written one first, so that equal kernels are one."""
-    used = [written]
+def numbered(kernel: UOp, written: Sequence[int]) -> KernelCall:
+    """The kernel over arguments 0, 1, ..., the written first, so that equal kernels are one."""
+    used = list(dict.fromkeys(written))
+    outputs = len(used)
     for node in kernel.toposort():
         if node.op is Op.PARAM and node.arg.slot not in used:
             used.append(node.arg.slot)
@@ -157,4 +159,4 @@ def _numbered(kernel: UOp, written: int) -> KernelCall:
             f"realize: one kernel would read memory of {' and '.join(sorted(devices))}. "
             "Move the tensors to one device with .to(device)."
         )
-    return KernelCall(substitute(kernel, mapping), tuple(used), 1)
+    return KernelCall(substitute(kernel, mapping), tuple(used), outputs)

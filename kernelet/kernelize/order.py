@@ -17,6 +17,8 @@ def order_calls(pieces: Pieces) -> list[UOp]:
     """The called nodes, each after those it needs; otherwise as the program built them."""
     found: dict[UOp, None] = {}
     open_nodes: set[UOp] = set()
+    # Sets have no order that is the same in every process.
+    place = {node: (pieces.slot_of[node], at) for at, node in enumerate(pieces.calls)}
     for root in pieces.calls:
         stack = [root]
         while stack:
@@ -29,7 +31,7 @@ def order_calls(pieces: Pieces) -> list[UOp]:
             missing = [other for other in needed if other not in found and other is not node]
             waiting = [other for other in missing if other not in open_nodes]
             if waiting:
-                stack += sorted(waiting, key=lambda other: pieces.slot_of[other], reverse=True)
+                stack += sorted(waiting, key=place.__getitem__, reverse=True)
                 continue
             stack.pop()
             found[node] = None

@@ -29,7 +29,7 @@ def separate_overlaps(sink: UOp) -> UOp:
     """
 
     def separate(_: UOp, made: UOp) -> UOp:
-        if made.op is not Op.ASSIGN or _reads_in_place(made.src[1], made.src[0]):
+        if made.op is not Op.ASSIGN or reads_in_place(made.src[1], made.src[0]):
             return made
         target, value = made.src
         return made.replace(src=(target, UOp(Op.CONTIGUOUS, value.dtype, (value,))))
@@ -37,7 +37,8 @@ def separate_overlaps(sink: UOp) -> UOp:
     return rebuild(sink, separate)
 
 
-def _reads_in_place(value: UOp, target: UOp) -> bool:
+def reads_in_place(value: UOp, target: UOp) -> bool:
+    """Whether a value reads the memory of a target only at the very elements that are written."""
     storage = storage_of(target)
     # A node may be read in place and elsewhere too.
     seen: set[tuple[UOp, bool]] = set()

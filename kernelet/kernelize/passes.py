@@ -11,6 +11,7 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.cut import Cutter
+from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
 from kernelet.kernelize.normalize import base_of
 from kernelet.kernelize.order import has_cycle, lost_states, order_calls
@@ -48,6 +49,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         view = cutter.views.get(base, base)
         results.append(_moved(root, base, view))
     written = {pieces.slot_of[node] for node in order if node.op is Op.ASSIGN}
+    calls = join_calls(calls, pieces.slots, cutter.given)
     slots = plan_memory(calls, pieces.slots, kept)
     return Schedule(
         tuple(calls),

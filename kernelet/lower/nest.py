@@ -10,6 +10,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.graph.division import (
@@ -312,4 +313,24 @@ class _Lanes:
 
 def write_nest(kernel: UOp, plan: Plan) -> UOp:
     """One kernel as loops over scalar expressions."""
-    return NestWriter(kernel, plan).build()
+    if not plan.parts:
+        return NestWriter(kernel, plan).build()
+    parts = zip(kernel.src, plan.parts, strict=True)
+    return _one_after_the_other([write_nest(part, inner) for part, inner in parts])
+
+
+def _one_after_the_other(blocks: list[UOp]) -> UOp:
+    """The statements of all blocks in one, each with loops and scratch of its own."""
+    statements: Statements = []
+    used = 0
+    for block in blocks:
+        apart = {
+            node: UOp(
+                node.op, node.dtype, node.src, replace(node.arg, number=node.arg.number + used)
+            )
+            for node in block.toposort()
+            if node.op in (Op.RANGE, Op.SCRATCH)
+        }
+        statements += substitute(block, apart).src
+        used = max([used, *[node.arg.number + 1 for node in apart.values()]])
+    return UOp(Op.BLOCK, dtypes.void, tuple(statements))

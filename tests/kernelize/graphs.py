@@ -38,15 +38,15 @@ def schedule(*asked: UOp) -> Schedule:
 
 
 def calls(found: Schedule) -> list[str]:
-    """Each call as `name target <- sources`."""
+    """Each call as `name targets <- sources`."""
     lines = []
     for call in found.calls:
         if isinstance(call, KernelCall):
-            target, *sources = call.slots
             name = kernel_name(call.kernel)
+            targets, sources = call.slots[: call.outputs], call.slots[call.outputs :]
         else:
-            target, sources, name = call.target, [call.source], "copy"
-        lines.append(f"{name} {target} <- {' '.join(map(str, sources))}".rstrip())
+            name, targets, sources = "copy", (call.target,), (call.source,)
+        lines.append(" ".join([name, *map(str, targets), "<-", *map(str, sources)]))
     return lines
 
 

@@ -1,0 +1,294 @@
+"""Join calls into kernels with several stores.
+
+In:  the calls of a schedule in order, and its slots.
+Out: fewer calls, in an order that keeps each read before the write that ends its value.
+
+Elementwise calls that touch the same elements share one nest, which reads them once: a parameter
+and its moments. Small updates of any shapes follow each other in one kernel: all biases of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kernelet.graph.infer import Shape
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+from kernelet.kernelize.boundaries import numel
+from kernelet.kernelize.cut import numbered
+from kernelet.kernelize.normalize import base_of
+from kernelet.kernelize.overlap import reads_in_place
+from kernelet.kernelize.schedule import Call, KernelCall, Slot
+
+MOST_MEMORIES = 32  # of one kernel; more is slow to compile
+PART_ELEMENTS = 1 << 14  # an update of more elements has work for several threads
+PARTS_ELEMENTS = 1 << 15  # what one thread may do for all parts of a kernel
+NEAR = 4  # a large value that is computed more calls too early takes memory meanwhile
+LARGE = 1 << 12
+MOST_TRIED = 8
+_NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
+_JOINED = ELEMENTWISE | MOVEMENT | _NUMBERS | {Op.PARAM}
+
+
+def join_calls(calls: Sequence[Call], slots: Sequence[Slot], given: int) -> list[Call]:
+    """m = f(m, g); p = h(p, m, g)  ->  m, p = f(m, g), h(p, m, g)"""
+    joiner = _Joiner(calls, slots, given)
+    joiner.share_nests()
+    joiner.line_up()
+    return joiner.joined()
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """One elementwise call over the slots of the schedule.
+
+    `views` are the parts of memory of which it touches every element once; an update writes a
+    function of what was there before.
+    """
+
+    store: UOp
+    shape: Shape
+    views: frozenset[UOp]
+    is_update: bool
+
+
+@dataclass(slots=True)
+class _Group:
+    """Calls that will be one kernel, and all that must run before and after, as bits."""
+
+    members: int
+    before: int
+    after: int
+    parts: list[list[int]]
+    memories: set[int]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The calls."""
+        return [number for part in self.parts for number in part]
+
+
+class _Joiner:
+    def __init__(self, calls: Sequence[Call], slots: Sequence[Slot], given: int) -> None:
+        self.calls = calls
+        self.slots = slots
+        self.given = given
+        self.statements = _statements(calls, slots)
+        self.before = _before(calls)
+        after = [0] * len(calls)
+        for number, found in enumerate(self.before):
+            for other in _bits(found):
+                after[other] |= 1 << number
+        self.groups = [
+            _Group(1 << n, self.before[n], after[n], [[n]], set(_slots_of(call)))
+            for n, call in enumerate(calls)
+        ]
+        self.group_of = dict(enumerate(self.groups))
+
+    # ---- which calls ----
+
+    def share_nests(self) -> None:
+        """Give one nest to calls that touch the same elements."""
+        places: dict[tuple[str, Shape, UOp], list[_Group]] = {}
+        for number, statement in self.statements.items():
+            own = self.group_of[number]
+            keys = [(self._device(own), statement.shape, view) for view in statement.views]
+            near = {id(g): g for key in keys for g in places.get(key, ())[-MOST_TRIED:]}
+            for group in near.values():
+                if self._shares(group, number) and self._may_join(group, own):
+                    self._join(group, own)
+                    group.parts = [sorted(group.numbers)]
+                    break
+            for key in keys:
+                places.setdefault(key, []).append(self.group_of[number])
+
+    def line_up(self) -> None:
+        """Put small updates behind each other."""
+        bundles: list[_Group] = []
+        for group in [group for group in self.groups if self._is_part(group)]:
+            for bundle in bundles:
+                elements = self._elements(bundle) + self._elements(group)
+                fits = elements <= PARTS_ELEMENTS and self._are_apart(bundle, group)
+                if fits and self._may_join(bundle, group):
+                    self._join(bundle, group)
+                    break
+            else:
+                bundles.append(group)
+
+    def _are_apart(self, left: _Group, right: _Group) -> bool:
+        """Whether two groups are on one device and do not hold the same statement."""
+        done = {self.statements[number].store for number in left.numbers}
+        twice = any(self.statements[number].store in done for number in right.numbers)
+        return self._device(left) == self._device(right) and not twice
+
+    def _device(self, group: _Group) -> str:
+        return self.slots[min(group.memories)].device
+
+    def _is_part(self, group: _Group) -> bool:
+        found = [self.statements.get(number) for number in group.numbers]
+        updates = all(each is not None and each.is_update for each in found)
+        return updates and self._elements(group) <= PART_ELEMENTS
+
+    def _elements(self, group: _Group) -> int:
+        return sum(numel(self.statements[number].shape) for number in group.numbers)
+
+    def _shares(self, group: _Group, number: int) -> bool:
+        """Whether a call may be in the nest of a group: there all values are read, then written."""
+        statement = self.statements[number]
+        is_near = min(abs(number - other) for other in group.numbers) <= NEAR
+        is_given = _written(self.calls[number])[0] < self.given
+        if not (is_given or is_near or numel(statement.shape) <= LARGE):
+            return False
+        return all(self._at_once(*sorted((number, other))) for other in group.numbers)
+
+    def _at_once(self, early: int, late: int) -> bool:
+        """Whether two calls do the same when both read before either writes."""
+        (written,), (ended,) = _written(self.calls[early]), _written(self.calls[late])
+        if written in _slots_of(self.calls[late]):
+            return False
+        if ended not in _slots_of(self.calls[early]):
+            return True
+        value, target = self.statements[early].store.src[1], self.statements[late].store.src[0]
+        return reads_in_place(value, target)
+
+    def _may_join(self, left: _Group, right: _Group) -> bool:
+        """Whether no other call must run between the two, and the kernel stays small."""
+        between = left.after & right.before | right.after & left.before
+        is_free = not between & ~(left.members | right.members)
+        return is_free and len(left.memories | right.memories) <= MOST_MEMORIES
+
+    def _join(self, group: _Group, other: _Group) -> None:
+        group.members |= other.members
+        group.before = (group.before | other.before) & ~group.members
+        group.after = (group.after | other.after) & ~group.members
+        group.parts = group.parts + other.parts
+        group.memories |= other.memories
+        self.groups.remove(other)
+        for number in other.numbers:
+            self.group_of[number] = group
+        # What was between two others is now between all of them.
+        for each in self.groups:
+            if each.before & group.members:
+                each.before |= group.members | group.before
+            if each.after & group.members:
+                each.after |= group.members | group.after
+
+    # ---- the calls anew ----
+
+    def joined(self) -> list[Call]:
+        """A call for each group, where the first of its members was if the others allow it."""
+        found: list[Call] = []
+        done = 0
+        waiting = {min(group.numbers): group for group in self.groups}
+        while waiting:
+            first = next(at for at, group in waiting.items() if not group.before & ~done)
+            group = waiting.pop(first)
+            found.append(self._call(group))
+            done |= group.members
+        return found
+
+    def _call(self, group: _Group) -> Call:
+        if len(group.numbers) == 1:
+            return self.calls[group.numbers[0]]
+        order = self._in_order(group.parts)
+        parts = [UOp.sink(*[self.statements[number].store for number in part]) for part in order]
+        written = [slot for part in order for n in part for slot in _written(self.calls[n])]
+        return numbered(parts[0] if len(parts) == 1 else UOp.sink(*parts), written)
+
+    def _in_order(self, parts: list[list[int]]) -> list[list[int]]:
+        """The parts, each after those that must run before it."""
+        found = []
+        waiting = sorted(parts)
+        while waiting:
+            numbers = sum(1 << number for part in waiting for number in part)
+            for part in waiting:
+                own = sum(1 << number for number in part)
+                if not any(self.before[number] & numbers & ~own for number in part):
+                    break
+            found.append(part)
+            waiting.remove(part)
+        return found
+
+
+def _slots_of(call: Call) -> tuple[int, ...]:
+    return call.slots if isinstance(call, KernelCall) else (call.target, call.source)
+
+
+def _written(call: Call) -> tuple[int, ...]:
+    return call.slots[: call.outputs] if isinstance(call, KernelCall) else (call.target,)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _before(calls: Sequence[Call]) -> list[int]:
+    """The calls that must run before each, as bits."""
+    before: list[int] = []
+    writer: dict[int, int] = {}
+    readers: dict[int, int] = {}
+    for number, call in enumerate(calls):
+        found = 0
+        for slot in _slots_of(call):
+            found |= writer.get(slot, 0)
+        for slot in _written(call):
+            found |= readers.get(slot, 0)
+        for other in _bits(found):
+            found |= before[other]
+        before.append(found)
+        for slot in _slots_of(call):
+            readers[slot] = readers.get(slot, 0) | 1 << number
+        for slot in _written(call):
+            writer[slot] = readers[slot] = 1 << number
+    return before
+
+
+def _statements(calls: Sequence[Call], slots: Sequence[Slot]) -> dict[int, _Statement]:
+    """The elementwise calls over the slots of the schedule."""
+    known: dict[UOp, bool] = {}
+    found = {}
+    for number, call in enumerate(calls):
+        if not isinstance(call, KernelCall):
+            continue
+        if call.kernel not in known:
+            (store,) = call.kernel.src
+            known[call.kernel] = all(node.op in _JOINED for node in store.src[1].toposort())
+        if known[call.kernel]:
+            found[number] = _statement(call)
+    return found
+
+
+def _statement(call: KernelCall) -> _Statement:
+    (store,) = call.kernel.src
+    memories = {
+        node: node.replace(arg=replace(node.arg, slot=call.slots[node.arg.slot]))
+        for node in store.toposort()
+        if node.op is Op.PARAM
+    }
+    store = substitute(store, memories)
+    target, value = store.src
+    views = {target}
+    stack, seen = [value], set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in ELEMENTWISE:
+            stack += node.src
+        elif _is_whole_view(node):
+            views.add(node)
+    is_update = base_of(target) in value.toposort()
+    return _Statement(store, value.shape, frozenset(views), is_update)
+
+
+def _is_whole_view(node: UOp) -> bool:
+    """Whether a view of memory shows no element twice."""
+    while node.op in MOVEMENT and node.op is not Op.EXPAND:
+        node = node.src[0]
+    return node.op is Op.PARAM
