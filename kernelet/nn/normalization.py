@@ -7,6 +7,7 @@ from typing import final
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ShapeError
+from kernelet.frontend.reduction import accumulator_dtype
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import filled
 
@@ -94,7 +95,8 @@ class LayerNorm:
         self.bias = filled(0, *shape) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
+        axes = _last_axes("LayerNorm", x, self.normalized_shape)
+        return x.layernorm(axes, self.eps, self.weight, self.bias)
 
 
 @final
@@ -107,8 +109,11 @@ class LayerNorm2d:
         self.bias = filled(0, channels) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        last = x.permute(0, 2, 3, 1).layer_norm(self.channels, self.weight, self.bias, self.eps)
-        return last.permute(0, 3, 1, 2)
+        scales = [
+            None if each is None else each.reshape(self.channels, 1, 1)
+            for each in (self.weight, self.bias)
+        ]
+        return x.layernorm(1, self.eps, *scales)
 
 
 @final
@@ -123,7 +128,7 @@ class GroupNorm:
         self.bias = filled(0, num_channels) if affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.group_norm(self.num_groups, self.weight, self.bias, self.eps)
+        return _by_groups(x, self.num_groups, self)
 
 
 @final
@@ -136,7 +141,7 @@ class InstanceNorm:
         self.bias = filled(0, num_features) if affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.instance_norm(self.weight, self.bias, self.eps)
+        return _by_groups(x, self.num_features, self)
 
 
 @final
@@ -152,4 +157,33 @@ class RMSNorm:
         self.weight = filled(1, dim) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.rms_norm(self.dim, self.weight, self.eps)
+        (last,) = _last_axes("RMSNorm", x, (self.dim,))
+        kind = x.dtype if x.is_floating_point() else dtypes.default_float
+        wide = x.cast(accumulator_dtype(kind))
+        normal = wide * ((wide * wide).mean(last, keepdim=True) + self.eps).rsqrt()
+        return (normal if self.weight is None else normal * self.weight).cast(kind)
+
+
+def _last_axes(name: str, x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The last axes of `x`; ShapeError unless they have this shape."""
+    if x.shape[max(x.ndim - len(shape), 0) :] != shape:
+        raise ShapeError(
+            f"{name}({shape}): the tensor has shape {x.shape}. Give one whose last sizes are these."
+        )
+    return tuple(range(-len(shape), 0))
+
+
+def _by_groups(x: Tensor, groups: int, layer: GroupNorm | InstanceNorm) -> Tensor:
+    """Each group of channels of (batch, channels, *space) normalised; then scaled by channel."""
+    channels = x.shape[1] if x.ndim > 1 else 0
+    if groups < 1 or not isinstance(channels, int) or channels % groups or not channels:
+        raise ShapeError(
+            f"{type(layer).__name__}({groups}): the tensor has shape {x.shape}. "
+            "The groups must divide its second axis."
+        )
+    each = (groups, channels // groups, *(1,) * (x.ndim - 2))
+    grouped = x.reshape(x.shape[0], *each[:2], *x.shape[2:])
+    scales = [
+        None if scale is None else scale.reshape(each) for scale in (layer.weight, layer.bias)
+    ]
+    return grouped.layernorm(tuple(range(2, grouped.ndim)), layer.eps, *scales).reshape(x.shape)

@@ -120,3 +120,33 @@ def test_batch_norm_without_momentum_keeps_the_mean_of_all_batches():
     np.testing.assert_allclose(layer.running_mean.numpy(), want, rtol=1e-4, atol=1e-5)
     want = IMAGES.var((0, 2, 3), ddof=1) * 5
     np.testing.assert_allclose(layer.running_var.numpy(), want, rtol=1e-4)
+
+
+def test_groups_of_channels_are_scaled_by_channel():
+    layer = nn.GroupNorm(3, 6)
+    layer.weight, layer.bias = Tensor(np.arange(6.0, dtype=np.float32)), Tensor([1.0] * 6)
+    plain = normal(IMAGES.reshape(4, 3, 2, 5, 5), (2, 3, 4)).reshape(IMAGES.shape)
+    want = plain * np.arange(6.0).reshape(6, 1, 1) + 1
+    np.testing.assert_allclose(layer(Tensor(IMAGES)).numpy(), want, rtol=1e-3, atol=1e-4)
+
+
+def test_rms_norm_scales_by_its_weight():
+    layer = nn.RMSNorm(5)
+    layer.weight = Tensor([2.0] * 5)
+    want = 2 * IMAGES / np.sqrt((IMAGES**2).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(layer(Tensor(IMAGES)).numpy(), want, rtol=1e-3, atol=1e-4)
+
+
+def test_sixteen_bits_stay_sixteen_bits():
+    half = Tensor(IMAGES).half()
+    for layer in (nn.RMSNorm(5), nn.LayerNorm(5), nn.GroupNorm(2, 6), nn.LayerNorm2d(6)):
+        assert layer(half).dtype is half.dtype
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(ShapeError, match=r"LayerNorm\(\(2,\)\).*\(2, 3\)"):
+        nn.LayerNorm(2)(Tensor.ones(2, 3))
+    with pytest.raises(ShapeError, match=r"RMSNorm.*\(2, 3\)"):
+        nn.RMSNorm(2)(Tensor.ones(2, 3))
+    with pytest.raises(ShapeError, match=r"GroupNorm\(4\).*\(2, 6\)"):
+        nn.GroupNorm(4, 8)(Tensor.ones(2, 6))
