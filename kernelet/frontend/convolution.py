@@ -14,7 +14,7 @@ from typing import Self
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.pooling import Pooling
-from kernelet.frontend.primitives import DTypeLike, as_dtype, show_shape
+from kernelet.frontend.primitives import DTypeLike, as_dtype, show_dim, show_shape
 from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
 from kernelet.frontend.windows import Padding, PerAxis, Window, known, per_axis, window_list
 from kernelet.graph.infer import Dim
@@ -161,36 +161,31 @@ class Convolution(Pooling):
 
     # ---- pixels and channels ----
 
+    def _check_factor(self, call: str, factor: int, size: Dim, divisor: int) -> None:
+        if factor < 1 or known(size) % divisor:
+            raise ShapeError(
+                f"{call}({factor}): the tensor has shape {show_shape(self.shape)}. "
+                f"Its size {show_dim(size)} must be a multiple of {divisor}."
+            )
+
     def pixel_shuffle(self, upscale_factor: int) -> Self:
         """(batch, c * r * r, h, w) -> (batch, c, h * r, w * r)."""
-        *batch, channels, height, width = self.shape
         factor = upscale_factor
-        if factor < 1 or known(channels) % (factor * factor):
-            raise ShapeError(
-                f"pixel_shuffle({factor}): the tensor has shape {show_shape(self.shape)}. "
-                f"Its channels must be a multiple of {factor * factor}."
-            )
-        count = known(channels) // (factor * factor)
-        split = self._reshape((*batch, count, factor, factor, height, width))
-        first = len(batch)
-        order = (*range(first + 1), first + 3, first + 1, first + 4, first + 2)
-        return split._permute(order)._reshape((*batch, count, height * factor, width * factor))
+        *batch, channels, height, width = self.shape
+        self._check_factor("pixel_shuffle", factor, channels, factor * factor)
+        split = self.reshape(*batch, -1, factor, factor, height, width)
+        turned = split.permute(*range(len(batch) + 1), -2, -4, -1, -3)
+        return turned.reshape(*batch, -1, known(height) * factor, known(width) * factor)
 
     def pixel_unshuffle(self, downscale_factor: int) -> Self:
         """(batch, c, h * r, w * r) -> (batch, c * r * r, h, w)."""
-        *batch, channels, height, width = self.shape
         factor = downscale_factor
-        if factor < 1 or known(height) % factor or known(width) % factor:
-            raise ShapeError(
-                f"pixel_unshuffle({factor}): the tensor has shape {show_shape(self.shape)}. "
-                f"Its last two axes must be multiples of {factor}."
-            )
-        rows, columns = known(height) // factor, known(width) // factor
-        split = self._reshape((*batch, channels, rows, factor, columns, factor))
-        first = len(batch)
-        order = (*range(first + 1), first + 2, first + 4, first + 1, first + 3)
-        count = known(channels) * factor * factor
-        return split._permute(order)._reshape((*batch, count, rows, columns))
+        *batch, _, height, width = self.shape
+        self._check_factor("pixel_unshuffle", factor, height, factor)
+        self._check_factor("pixel_unshuffle", factor, width, factor)
+        split = self.unflatten(-1, (-1, factor)).unflatten(-3, (-1, factor))
+        turned = split.permute(*range(len(batch) + 1), -3, -1, -4, -2)
+        return turned.flatten(-5, -3)
 
 
 def _result_dtype(

@@ -214,8 +214,11 @@ class Elementwise(Primitives):
         """The size of x with the sign of `other`, whose zero may be negative."""
         left, right = self._floating()._matched(other, "copysign")
         size = left.abs()
-        negative = (right < 0) | ((right.eq(0)) & (right.reciprocal() < 0))
-        return negative.where(-size, size)
+        return right._has_minus().where(-size, size)
+
+    def _has_minus(self) -> Self:
+        """Whether a sign is negative, that of a zero included."""
+        return (self < 0) | (self.eq(0) & (self.reciprocal() < 0))
 
     # ---- rounding ----
 
@@ -232,10 +235,7 @@ class Elementwise(Primitives):
 
     def ceil(self) -> Self:
         """Rounded up; ``np.ceil(x)``."""
-        if not self.dtype.is_float:
-            return self
-        whole = self.trunc()
-        return (whole < self).where(whole + 1, whole)
+        return -(-self).floor() if self.dtype.is_float else self
 
     def round(self, decimals: int = 0) -> Self:
         """Rounded to the nearest, ties to even; ``np.round(x, decimals)``."""
@@ -373,8 +373,10 @@ class Elementwise(Primitives):
         value = self._counting()
         if value.dtype.is_float:
             raise DTypeError(f"{name}: {self.dtype.name} has no bits to shift. Use integers.")
-        value, count = value._matched(amount, name)
         bits = value.dtype.itemsize * 8
+        if isinstance(amount, int) and 0 <= amount < bits:
+            return value._alu(op, value._constant(amount))
+        value, count = value._matched(amount, name)
         # A shift by the width or more is undefined on most processors.
         fits = count._below(bits)
         shifted = value._alu(op, fits.where(count, bits - 1))

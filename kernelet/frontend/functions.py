@@ -113,8 +113,11 @@ class Functions(Elementwise):
     def pow(self, exponent: Self | Scalar, reverse: bool = False) -> Self:
         """``x ** exponent``: ``0 ** 0`` is 1; a negative base needs a whole exponent, else NaN."""
         if isinstance(exponent, Primitives):
-            base, power = (exponent, self) if reverse else (self, exponent)
-            return base._tensor_power(power)
+            left, right = (exponent, self) if reverse else (self, exponent)
+            base, power = left._matched(right, "pow")
+            if base.dtype.is_float:
+                return base._float_power(power)
+            return base._counting()._integer_power(power._counting())
         if reverse:
             return self._power_of(exponent)
         return self._number_power(exponent)
@@ -165,12 +168,6 @@ class Functions(Elementwise):
             return power._constant(base)._float_power(power)
         power = self._counting()
         return power._constant(base)._integer_power(power)
-
-    def _tensor_power(self, exponent: Self) -> Self:
-        base, power = self._matched(exponent, "pow")
-        if base.dtype.is_float:
-            return base._float_power(power)
-        return base._counting()._integer_power(power._counting())
 
     def _float_power(self, power: Self) -> Self:
         size = (power * self.abs().log2()).exp2()
@@ -245,10 +242,6 @@ class Functions(Elementwise):
         upright = y._constant(math.pi / 2)
         straight = below.where(-upright, upright) - angle
         return steep.where(straight, behind.where(turned, angle))
-
-    def _has_minus(self) -> Self:
-        """Whether a sign is negative, that of a zero included."""
-        return (self < 0) | (self.eq(0) & (self.reciprocal() < 0))
 
     def asin(self) -> Self:
         """``np.arcsin(x)``."""

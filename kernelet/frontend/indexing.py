@@ -64,30 +64,18 @@ class Indexing(Movement):
     def _part(self, index: object) -> tuple[Self, list[tuple[int, Self]]]:
         """The view that numbers and slices choose, and the axes of it that tensors index."""
         items = self._full_index(index)
-        spans: list[_Span] = []
+        indexed = [item for item in items if item is not None]
+        part = self._sliced([self._span(item, axis) for axis, item in enumerate(indexed)])
+        sizes = iter(part.shape)
+        shape: list[Dim] = []
         picks: list[tuple[int, Self]] = []
-        shape: list[Dim | None] = []  # None: the size of the next axis of the sliced tensor
-        kept: list[bool] = []
         for item in items:
-            if item is None:
-                shape.append(1)
-                continue
-            axis = len(spans)
+            size = 1 if item is None else next(sizes)
             if isinstance(item, Primitives):
                 picks.append((len(shape), self._operand(item)))
-                spans.append(_Span(0, self.shape[axis]))
-            elif isinstance(item, slice):
-                spans.append(self._span(item, axis))
-            else:
-                spans.append(self._place(item, axis))
-            keeps = isinstance(item, slice | Primitives)
-            kept.append(keeps)
-            if keeps:
-                shape.append(None)
-        part = self._sliced(spans)
-        sizes = iter([size for size, keeps in zip(part.shape, kept, strict=True) if keeps])
-        part = part._reshape(tuple(next(sizes) if dim is None else dim for dim in shape))
-        return part, picks
+            if item is None or isinstance(item, slice | Primitives):
+                shape.append(size)
+        return part._reshape(tuple(shape)), picks
 
     def _full_index(self, index: object) -> list[object]:
         """One item for each axis, and None for each new axis."""
@@ -145,8 +133,13 @@ class Indexing(Movement):
                 f"{show_shape(sizes)}. Give a mask with the sizes of the axes."
             )
 
-    def _place(self, item: object, axis: int) -> _Span:
+    def _span(self, item: object, axis: int) -> _Span:
+        """What an item of an index leaves of an axis."""
         size = self.shape[axis]
+        if isinstance(item, slice):
+            return self._slice_span(item, axis)
+        if isinstance(item, Primitives):
+            return _Span(0, size)
         if isinstance(item, UOp):
             self._check_bound(item, size, add_dims(item, 1))
             return _Span(item, add_dims(item, 1))
@@ -160,7 +153,7 @@ class Indexing(Movement):
         begin = item if item >= 0 else add_dims(size, item)
         return _Span(begin, add_dims(begin, 1))
 
-    def _span(self, item: slice, axis: int) -> _Span:
+    def _slice_span(self, item: slice, axis: int) -> _Span:
         size = self.shape[axis]
         step = 1 if item.step is None else int(item.step)
         if step == 0:

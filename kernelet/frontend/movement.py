@@ -60,19 +60,13 @@ class Movement(Shaping):
         pads = self._pairs(padding)
         if mode != "constant":
             return self._pad_from_inside(pads, mode)
+        cuts = [(_crop(before), _crop(after)) for before, after in pads]
+        sides = zip(cuts, self.shape, strict=True)
         cropped = self._shrink(
-            tuple(
-                (
-                    -before if _negative(before) else 0,
-                    add_dims(size, after) if _negative(after) else size,
-                )
-                for (before, after), size in zip(pads, self.shape, strict=True)
-            )
+            tuple((first, add_dims(size, -last)) for (first, last), size in sides)
         )
-        added = tuple(
-            (0 if _negative(before) else before, 0 if _negative(after) else after)
-            for before, after in pads
-        )
+        rows = zip(pads, cuts, strict=True)
+        added = tuple((add_dims(b, first), add_dims(a, last)) for (b, a), (first, last) in rows)
         padded = cropped._pad(added)
         if value == 0 or padded is cropped:
             return padded
@@ -322,5 +316,6 @@ def _combine(parts: list[T], op: Op) -> T:
     return parts[0]
 
 
-def _negative(amount: Dim) -> bool:
-    return isinstance(amount, int) and amount < 0
+def _crop(amount: Dim) -> int:
+    """How many elements a negative amount of padding takes away."""
+    return max(-amount, 0) if isinstance(amount, int) else 0

@@ -147,17 +147,14 @@ class Random(Sorting, Creation):
             raise DTypeError(f"rand: {dtype.name} has no fractions. Use a float type, or randint.")
         if dtype is dtypes.float64:
             words = cls._random(shape, device, 2)
-            high = words._row(0)._alu_shift(5).cast(dtype) * float(1 << 26)
-            return (high + words._row(1)._alu_shift(6).cast(dtype)) * 2.0**-53
+            high = words._row(0).rshift(5).cast(dtype) * float(1 << 26)
+            return (high + words._row(1).rshift(6).cast(dtype)) * 2.0**-53
         bits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
-        words = cls._random(shape, device)._row(0)._alu_shift(32 - bits)
+        words = cls._random(shape, device)._row(0).rshift(32 - bits)
         return words.cast(dtypes.int32).cast(dtypes.float32).cast(dtype) * 2.0**-bits
 
     def _row(self, at: int) -> Self:
         return self._slice(0, at, at + 1)._reshape(self.shape[1:])
-
-    def _alu_shift(self, amount: int) -> Self:
-        return self._wrap(self.uop >> amount)
 
     @classmethod
     def rand(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:

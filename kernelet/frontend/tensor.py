@@ -101,10 +101,10 @@ class Tensor(
     __slots__ = (
         "__weakref__",
         "_above",
-        "_grad",
         "_pending",
         "_steps",
         "former",
+        "grad",
         "is_leaf",
         "is_lost",
         "owner",
@@ -112,11 +112,8 @@ class Tensor(
         "uop",
     )
     __array_ufunc__ = None  # numpy leaves mixed arithmetic to us
-    required: bool | None
-    former: weakref.ref[UOp] | None
-    is_leaf: bool
-    is_lost: bool
-    owner: weakref.ref[live.Handle] | None
+    grad: Tensor | None
+    """The sum of the gradients that `backward` found."""
 
     no_grad = no_grad
 
@@ -135,12 +132,12 @@ class Tensor(
     def _start(self, uop: UOp, required: bool | None = None) -> None:
         self.uop = uop
         self.required = required
-        self.former = None
+        self.former: weakref.ref[UOp] | None = None
         self.is_leaf = self.is_lost = False
-        self.owner = None
+        self.owner: weakref.ref[live.Handle] | None = None
         self._above: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
         self._steps: tuple[UOp, ...] = ()
-        self._grad: Tensor | None = None
+        self.grad = None
         self._pending = 0
         live.register(self)
 
@@ -409,15 +406,6 @@ class Tensor(
         self.requires_grad = requires_grad
         return self
 
-    @property
-    def grad(self) -> Tensor | None:
-        """The sum of the gradients that `backward` found."""
-        return self._grad
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        self._grad = value
-
     def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
         """The derivatives of this scalar with respect to `targets`; they can be derived again.
 
@@ -464,9 +452,9 @@ class Tensor(
             if found is not None:
                 target._add_gradient(found)
         overdue = [
-            each._grad
+            each.grad
             for each in targets
-            if each._grad is not None and each._pending >= _PENDING_LIMIT
+            if each.grad is not None and each._pending >= _PENDING_LIMIT
         ]
         if overdue:
             live.realize(overdue)
@@ -489,14 +477,14 @@ class Tensor(
         return [None if node is None else self._wrap(node) for node in found]
 
     def _add_gradient(self, found: Tensor) -> None:
-        if self._grad is not None and self._grad.is_lost:
+        if self.grad is not None and self.grad.is_lost:
             return  # it tells so when it is used
-        total = found if self._grad is None else self._grad + found
+        total = found if self.grad is None else self.grad + found
         total.required = False
         if self.required is None:
             total.owner = weakref.ref(self)
-        self._pending = 0 if self._grad is None else self._pending + 1
-        self._grad = total
+        self._pending = 0 if self.grad is None else self._pending + 1
+        self.grad = total
 
     # ---- modes ----
 
