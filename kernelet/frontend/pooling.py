@@ -88,26 +88,15 @@ class Pooling(Reduction):
         A window that `ceil_mode` adds never counts what lies behind the padding.
         """
         windows = self._pool_windows("avg_pool2d", kernel_size, stride, dilation, padding)
-        exact = windows
-        if ceil_mode:
-            lengths = self._space(windows)
-            exact = [w.rounded_up(length) for w, length in zip(windows, lengths, strict=True)]
+        exact = self._rounded_up(windows) if ceil_mode else windows
         axes = tuple(range(-len(windows), 0))
         padded = any(window.before or window.after for window in windows)
         if exact == windows and (count_include_pad or not padded):
             return self._windows(windows).mean(axes)
         # How many elements each window has is the same for all images.
-        inner = self._full(1, self._space(windows), self.dtype)
-        counted = exact
-        if count_include_pad:
-            sides = zip(self._space(windows), windows, strict=True)
-            shape = tuple(length + window.before + window.after for length, window in sides)
-            inner = self._full(1, shape, self.dtype)
-            counted = [
-                replace(wide, before=0, after=wide.after - window.after)
-                for wide, window in zip(exact, windows, strict=True)
-            ]
-        return self._windows(exact).sum(axes) / inner._windows(counted).sum(axes)
+        ones = self._full(1, self._space(windows), self.dtype)
+        counted = ones._padded_windows(exact, windows if count_include_pad else (), 1)
+        return self._windows(exact).sum(axes) / counted.sum(axes)
 
     def max_pool2d(
         self,
@@ -123,27 +112,32 @@ class Pooling(Reduction):
         With `return_indices` also where it lies in the flattened space, the first of equals.
         """
         windows = self._pool_windows("max_pool2d", kernel_size, stride, dilation, padding)
-        lengths = self._space(windows)
-        if ceil_mode:
-            windows = [w.rounded_up(length) for w, length in zip(windows, lengths, strict=True)]
+        windows = self._rounded_up(windows) if ceil_mode else windows
         axes = tuple(range(-len(windows), 0))
-        values = self._padded_windows(windows, self.dtype.min)
+        values = self._padded_windows(windows, windows, self.dtype.min)
         found = values.max(axes)
         if not return_indices:
             return found
+        lengths = self._space(windows)
         size = math.prod(lengths)
-        places = self._arange(size)._reshape(lengths)._padded_windows(windows, size)
+        places = self._arange(size)._reshape(lengths)._padded_windows(windows, windows, size)
         best = values._is_best(found._reshape((*found.shape, *(1 for _ in axes))))
         return found, best.where(places, size).min(axes)
 
     def _space(self, windows: Sequence[Window]) -> tuple[int, ...]:
         return tuple(known(dim) for dim in self.shape[self.ndim - len(windows) :])
 
-    def _padded_windows(self, windows: Sequence[Window], fill: Scalar) -> Self:
-        """Windows over the axes with `fill` instead of zeros around them."""
-        if all(window.before <= 0 and window.after <= 0 for window in windows):
+    def _rounded_up(self, windows: Sequence[Window]) -> list[Window]:
+        lengths = self._space(windows)
+        return [each.rounded_up(length) for each, length in zip(windows, lengths, strict=True)]
+
+    def _padded_windows(
+        self, windows: Sequence[Window], filled: Sequence[Window], fill: Scalar
+    ) -> Self:
+        """`windows` over the axes, with `fill` instead of the zeros that `filled` add."""
+        pads = [(max(each.before, 0), max(each.after, 0)) for each in filled]
+        if not any(map(any, pads)):
             return self._windows(windows)
-        pads = [(max(window.before, 0), max(window.after, 0)) for window in windows]
         padded = self.pad([*[None] * (self.ndim - len(windows)), *pads], value=fill)
         bare = [
             replace(window, before=window.before - before, after=window.after - after)
@@ -152,14 +146,9 @@ class Pooling(Reduction):
         return padded._windows(bare)
 
     def _pool_windows(
-        self,
-        call: str,
-        kernel_size: PerAxis,
-        stride: PerAxis | None,
-        dilation: PerAxis,
-        padding: Padding,
+        self, call: str, size: PerAxis, stride: PerAxis | None, dilation: PerAxis, padding: Padding
     ) -> list[Window]:
-        sizes = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
+        sizes = (size,) * 2 if isinstance(size, int) else tuple(size)
         step = sizes if stride is None else stride
         return self._checked_room(call, window_list(call, sizes, step, dilation, padding))
 
@@ -206,12 +195,8 @@ class Pooling(Reduction):
         windows = self._checked_room(call, [Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
-        wanted = [
-            length if size is None else size for size, length in zip(sizes, lengths, strict=True)
-        ]
-        return [
-            (first + place, size) for place, size in enumerate(wanted) if size != lengths[place]
-        ]
+        wanted = enumerate(zip(sizes, lengths, strict=True), first)
+        return [(axis, size) for axis, (size, old) in wanted if size is not None and size != old]
 
     def _pieces(self, axis: int, size: int) -> Self:
         """(size, length): whether an element of the axis is in a piece."""

@@ -106,15 +106,8 @@ def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
         draws.append(Draw(holdings.memory(buffer), count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
-    word = [
-        UOp(
-            Op.EXPAND,
-            dtypes.uint32,
-            (UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((i, i + 1),)),),
-            (count,),
-        )
-        for i in range(4)
-    ]
+    single = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]
+    word = [UOp(Op.EXPAND, dtypes.uint32, (each,), (count,)) for each in single]
     index = UOp(Op.ARANGE, dtypes.default_int, (), (count,)).cast(dtypes.uint32)
     low = word[2] + index
     high = word[3] + (low < index).cast(dtypes.uint32)
