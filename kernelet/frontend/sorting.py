@@ -21,7 +21,6 @@ from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import product, show_shape
 from kernelet.frontend.windows import known
-from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 
 _COUNTED = 4096
@@ -97,33 +96,21 @@ class Sorting(Cumulative, Indexing):
         self, call: str, axis: int | None, keepdim: bool, place: Callable[[int], float]
     ) -> Self:
         """The value at a place in the sorted axis, on a line from one element to the next."""
-        rows, kept = self._rows_of(axis, call)
+        self._need_elements(call, self.axes(axis))
+        flat, along = axis is None or self.ndim == 0, axis or 0
+        rows = self._reshape((product(self.shape),)) if flat else self.movedim(along, -1)
         last = rows.ndim - 1
         at = place(known(rows.shape[last]))
         low = math.floor(at)
         ordered = rows.sort(last)[0]
-        values = ordered._slice(last, low, low + 1)._reshape(kept)
+        values = ordered._slice(last, low, low + 1)
         if at != low:
-            above = ordered._slice(last, low + 1, low + 2)._reshape(kept)
-            values = values + (above - values) * (at - low)
+            values = values + (ordered._slice(last, low + 1, low + 2) - values) * (at - low)
         if rows.dtype.is_float:
-            spoilt = rows.isnan().any(last)._reshape(kept)
-            values = spoilt.where(math.nan, values)
-        return values._with_axis(self.ndim, axis) if keepdim else values
-
-    def _rows_of(self, axis: int | None, call: str) -> tuple[Self, tuple[Dim, ...]]:
-        """The axis, or all of them as one, moved to the end; and the shape without it."""
-        place = self.axis(0 if axis is None else axis)
-        self._need_elements(call, self.axes(axis))
-        if axis is None or self.ndim == 0:
-            return self._reshape((product(self.shape),)), ()
-        rows = self.movedim(place, -1)
-        return rows, rows.shape[:-1]
-
-    def _with_axis(self, ndim: int, axis: int | None) -> Self:
-        if axis is None:
-            return self._reshape((1,) * ndim)
-        return self.unsqueeze(axis) if ndim else self
+            values = rows.isnan().any(last, True).where(math.nan, values)
+        if flat:
+            return values._reshape((1,) * self.ndim if keepdim else ())
+        return values.movedim(-1, along) if keepdim else values.squeeze(last)
 
     # ---- the order of each row ----
 
