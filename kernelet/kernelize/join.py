@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kernelet.base.dtype import dtypes
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
@@ -32,9 +33,9 @@ _NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
 _JOINED = ELEMENTWISE | MOVEMENT | _NUMBERS | {Op.PARAM}
 
 
-def join_calls(calls: Sequence[Call], slots: Sequence[Slot], given: int) -> list[Call]:
+def join_calls(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> list[Call]:
     """m = f(m, g); p = h(p, m, g)  ->  m, p = f(m, g), h(p, m, g)"""
-    joiner = _Joiner(calls, slots, given)
+    joiner = _Joiner(calls, slots, kept)
     joiner.share_nests()
     joiner.line_up()
     return joiner.joined()
@@ -50,7 +51,7 @@ class _Statement:
 
     store: UOp
     shape: Shape
-    views: frozenset[UOp]
+    views: tuple[UOp, ...]
     is_update: bool
 
 
@@ -71,12 +72,16 @@ class _Group:
 
 
 class _Joiner:
-    def __init__(self, calls: Sequence[Call], slots: Sequence[Slot], given: int) -> None:
+    def __init__(self, calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> None:
         self.calls = calls
         self.slots = slots
-        self.given = given
+        self.kept = kept
         self.statements = _statements(calls, slots)
         self.before = _before(calls)
+        self.users: dict[int, int] = {}
+        for number, call in enumerate(calls):
+            for slot in _slots_of(call):
+                self.users[slot] = self.users.get(slot, 0) | 1 << number
         after = [0] * len(calls)
         for number, found in enumerate(self.before):
             for other in _bits(found):
@@ -138,20 +143,28 @@ class _Joiner:
         """Whether a call may be in the nest of a group: there all values are read, then written."""
         statement = self.statements[number]
         is_near = min(abs(number - other) for other in group.numbers) <= NEAR
-        is_given = _written(self.calls[number])[0] < self.given
-        if not (is_given or is_near or numel(statement.shape) <= LARGE):
+        is_kept = _written(self.calls[number])[0] in self.kept
+        if not (is_kept or is_near or numel(statement.shape) <= LARGE):
             return False
         return all(self._at_once(*sorted((number, other))) for other in group.numbers)
 
     def _at_once(self, early: int, late: int) -> bool:
-        """Whether two calls do the same when both read before either writes."""
+        """Whether two calls do the same when both read before either writes.
+
+        What the second reads of the first is then the value that is written: see `_stores`.
+        """
+        first, second = self.statements[early].store, self.statements[late].store
         (written,), (ended,) = _written(self.calls[early]), _written(self.calls[late])
-        if written in _slots_of(self.calls[late]):
+        if written == ended:
             return False
-        if ended not in _slots_of(self.calls[early]):
-            return True
-        value, target = self.statements[early].store.src[1], self.statements[late].store.src[0]
-        return reads_in_place(value, target)
+        if written in _slots_of(self.calls[late]):
+            # What no third call reads was stored for a reason.
+            is_shared = written in self.kept or self.users[written] & ~(1 << early | 1 << late)
+            if not (is_shared and reads_in_place(second.src[1], first.src[0])):
+                return False
+        return ended not in _slots_of(self.calls[early]) or reads_in_place(
+            first.src[1], second.src[0]
+        )
 
     def _may_join(self, left: _Group, right: _Group) -> bool:
         """Whether no other call must run between the two, and the kernel stays small."""
@@ -193,9 +206,27 @@ class _Joiner:
         if len(group.numbers) == 1:
             return self.calls[group.numbers[0]]
         order = self._in_order(group.parts)
-        parts = [UOp.sink(*[self.statements[number].store for number in part]) for part in order]
-        written = [slot for part in order for n in part for slot in _written(self.calls[n])]
+        parts = [UOp.sink(*self._stores(part)) for part in order]
+        written = [base_of(store.src[0]).arg.slot for part in parts for store in part.src]
         return numbered(parts[0] if len(parts) == 1 else UOp.sink(*parts), written)
+
+    def _stores(self, part: list[int]) -> list[UOp]:
+        """The stores of one nest, where nothing is read that it writes before.
+
+        y = f(x); z = g(y)  ->  y = f(x); z = g(f(x))  ->  z = g(f(x)), if nobody else reads y
+        """
+        members = sum(1 << number for number in part)
+        found = []
+        values: dict[UOp, UOp] = {}
+        for number in part:
+            target, value = self.statements[number].store.src
+            value = substitute(value, values)
+            values[target] = value
+            (slot,) = _written(self.calls[number])
+            readers = self.users[slot] & ~(1 << number)
+            if slot in self.kept or readers & ~members or not readers:
+                found.append(UOp(Op.STORE, dtypes.void, (target, value)))
+        return found
 
     def _in_order(self, parts: list[list[int]]) -> list[list[int]]:
         """The parts, each after those that must run before it."""
@@ -272,7 +303,7 @@ def _statement(call: KernelCall) -> _Statement:
     }
     store = substitute(store, memories)
     target, value = store.src
-    views = {target}
+    views = {target: None}
     stack, seen = [value], set()
     while stack:
         node = stack.pop()
@@ -282,9 +313,9 @@ def _statement(call: KernelCall) -> _Statement:
         if node.op in ELEMENTWISE:
             stack += node.src
         elif _is_whole_view(node):
-            views.add(node)
+            views[node] = None
     is_update = base_of(target) in value.toposort()
-    return _Statement(store, value.shape, frozenset(views), is_update)
+    return _Statement(store, value.shape, tuple(views), is_update)
 
 
 def _is_whole_view(node: UOp) -> bool:

@@ -49,7 +49,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         view = cutter.views.get(base, base)
         results.append(_moved(root, base, view))
     written = {pieces.slot_of[node] for node in order if node.op is Op.ASSIGN}
-    calls = join_calls(calls, pieces.slots, cutter.given)
+    calls = join_calls(calls, pieces.slots, kept)
     slots = plan_memory(calls, pieces.slots, kept)
     return Schedule(
         tuple(calls),

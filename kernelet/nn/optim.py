@@ -249,18 +249,17 @@ class Moments(Optimizer):
         self._added = self._state_value(1 - self.b1, 1 - self.b2)
 
     def _update(self) -> list[Tensor]:
-        corrections = self.corrections * self._kept + self._added
+        self.corrections.assign(self.corrections * self._kept + self._added)
         for at in range(len(self.params)):
-            step = self._step_of(at, self._direction(at, corrections))
+            step = self._step_of(at, self._direction(at))
             value = self._value(at) - step
             self.params[at].assign(value.cast(self.params[at].dtype))
-        self.corrections.assign(corrections)
         return [self.corrections, *self.m, *self.v]
 
-    def _direction(self, at: int, corrections: Tensor) -> Tensor:
+    def _direction(self, at: int) -> Tensor:
         """``m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps)`` after this gradient."""
         gradient = self._decayed(at)
-        scale = corrections.to(self.params[at].device)
+        scale = self.corrections.to(self.params[at].device)
         first = self.m[at] * self.b1 + gradient * (1 - self.b1)
         second = self.v[at] * self.b2 + gradient * gradient * (1 - self.b2)
         self.m[at].assign(first)

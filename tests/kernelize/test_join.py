@@ -91,6 +91,31 @@ def test_a_kernel_has_few_memories() -> None:
     assert len(found.calls) == 4
 
 
+def test_what_only_the_same_nest_reads_is_not_stored() -> None:
+    def both(*asked: UOp) -> list[str]:
+        return calls(schedule(contiguous(X * 2.0) + Y, *asked))
+
+    assert both(contiguous(X * 2.0)) == ["e_8 2 3 <- 0 1"]
+    old = X + update(X, X * 2.0)
+    assert calls(schedule(old)) == ["e_8 0 2 <-"]
+
+
+def test_what_a_third_call_reads_too_is_computed_where_it_is_stored() -> None:
+    stored = contiguous(X * 2.0)
+    found = schedule(stored + Y, reduce(stored, Op.ADD, 0))
+    assert calls(found) == ["e_8 2 3 <- 0 1", "r_8 4 <- 2"]
+    assert written(pipeline.write_nest(found.kernels[0], pipeline.Plan())) == (
+        "for r0 in 8:\n"
+        "  at once:\n"
+        "    p0[r0] = (p2[r0] * 2.0)\n"
+        "    p1[r0] = ((p2[r0] * 2.0) + p3[r0])"
+    )
+
+
+def test_what_only_one_call_reads_stays_stored() -> None:
+    assert len(calls(schedule(contiguous(X * 2.0) + Y))) == 2
+
+
 # ---- one after the other ----
 
 
