@@ -122,8 +122,11 @@ def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
     return Box(place, tuple(lo), tuple(sizes))
 
 
-def place_value(readings: Sequence[Reading], shape: Shape) -> Box:
-    """The place of a value and its box; before all loops, where no other place is legal."""
+def place_value(readings: Sequence[Reading], shape: Shape, least: int = 1) -> Box:
+    """The place of a value and its box; before all loops, where no other place is legal.
+
+    A box of fewer than `least` elements, too few for a register tile, is passed over.
+    """
     indices = [reading.index for reading in readings]
     known = [part for index in indices for part in index if not is_computed(part)]
     depends = frozenset().union(*map(ranges_in, known))
@@ -135,6 +138,6 @@ def place_value(readings: Sequence[Reading], shape: Shape) -> Box:
         if variable.arg.kind in TILE_KINDS or variable not in depends:
             break
         found = box_at(shared[: depth + 1], indices, shape)
-        if found is not None:
+        if found is not None and found.size >= least:
             best = found
     return best

@@ -14,15 +14,21 @@ import math
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, index_of
-from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.infer import Shape
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import Chain, Index, Reading, place_value, ranges_in
+from kernelet.graph.placement import Box, Chain, Index, Reading, place_value, ranges_in
+from kernelet.graph.reuse import elements_read, is_contraction
+from kernelet.graph.reuse import numel as numel
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory
 
 SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
+ROW_BYTES = 1 << 17  # the same for a row of a product, of which a tile of rows is kept
+CHAINED_BYTES = 1 << 18  # a product of more is dearer to store and to load than its sums,
+CHAINED_TERMS = 128  # where they have at most so many terms
+CHAINED_GROWTH = 2  # and the operands are smaller by this factor
 REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in each kernel
 SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
 SHARED_COST = 16  # values dearer than this are not computed in two kernels
@@ -52,11 +58,6 @@ def choose_boundaries(sink: UOp) -> UOp:
     )
 
 
-def numel(shape: Shape) -> int:
-    """The number of elements, at most."""
-    return math.prod(max_dim(dim) for dim in shape)
-
-
 def is_kernel(node: UOp) -> bool:
     """Whether a node is what one kernel computes."""
     return node.op in (Op.CONTIGUOUS, Op.ASSIGN)
@@ -82,6 +83,8 @@ class _Boundaries:
         self.counts = 0
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
+        self.chained: dict[UOp, bool] = {}  # whether there is a product in it that is no buffer
+        self.rows: set[UOp] = set()  # operands of contractions that are scratch, row by row
         self.readers: dict[UOp, list[UOp]] = {node: [] for node in self.order}
         for node in self.order:
             self._measure(node)
@@ -95,7 +98,7 @@ class _Boundaries:
     def _measure(self, node: UOp) -> None:
         """The cost of one element computed inline, and the reductions in it."""
         if is_memory(node) or node.op in (Op.PARAM, Op.ASSIGN, Op.SINK):
-            self.cost[node], self.reduces[node] = 1, 0
+            self.cost[node], self.reduces[node], self.chained[node] = 1, 0, False
             return
         cost = sum(self.cost[source] for source in node.src)
         if node.op in ELEMENTWISE:
@@ -106,6 +109,9 @@ class _Boundaries:
         if node.op is Op.REDUCE:
             inside = numel(node.shape)
             cost = 1
+        self.chained[node] = any(self.chained[source] for source in node.src)
+        if node.op is Op.REDUCE and is_contraction(node):
+            self.chained[node] = _is_chainable(node)
         self.cost[node], self.reduces[node] = min(cost, MOST_COST), inside
 
     # ---- walking from readers to what they read ----
@@ -152,10 +158,10 @@ class _Boundaries:
         self.readings.setdefault(value, {})[kernel] = {index: self.outputs[kernel]}
 
     def _pass_on(self, node: UOp, kernels: dict[UOp, None]) -> None:
-        repeats = self.repeats.get(node, 0)
+        repeats = 0 if node in self.rows else self.repeats.get(node, 0)
         reduced = node in self.reduced or node.op is Op.REDUCE
         if node.op is Op.REDUCE:
-            repeats = 1 if self.is_contraction(node) else 0
+            repeats = 1 if is_contraction(node) else 0
         elif node.op is Op.EXPAND:
             repeats *= numel(node.shape) / max(numel(node.src[0].shape), 1)
         ways = self.ways[node]
@@ -215,7 +221,14 @@ class _Boundaries:
         if len(self.ways[node]) > MOST_WAYS and self.cost[node] > 2:
             # y + y.roll(1), many times over, would read its start at ever more places.
             return True
-        return self._is_repeated_operand(node) or (len(kernels) > 1 and self._is_shared(node))
+        if len(kernels) > 1 and self._is_shared(node):
+            return True
+        if not self._is_repeated_operand(node):
+            return False
+        if not all(self._is_row_of_chain(node, kernel) for kernel in kernels):
+            return True
+        self.rows.add(node)
+        return False
 
     def _is_index(self, node: UOp) -> bool:
         """Whether a value says which elements are read; addresses are to stay small."""
@@ -249,20 +262,9 @@ class _Boundaries:
     def _keep_reduction(self, node: UOp, kernels: dict[UOp, None]) -> bool:
         if len(kernels) > 1:
             small = numel(node.src[0].shape) <= REPEATED_ELEMENTS
-            if not small or self.is_contraction(node):
+            if not small or is_contraction(node):
                 return True
         return not all(self._fits(node, kernel) for kernel in kernels)
-
-    def is_contraction(self, node: UOp) -> bool:
-        """Whether each element read takes part in many results: matrix products, convolutions."""
-        value = node.src[0]
-        while value.op in MOVEMENT or value.op in (Op.CAST, Op.REDUCE):
-            # A sum of windows of products, as in the gradient of a convolution, is one too.
-            value = value.src[0]
-        if value.op is not Op.MUL:
-            return False
-        read = sum(_elements_below(source) for source in value.src)
-        return numel(value.shape) >= 4 * read
 
     def _fits(self, node: UOp, kernel: UOp) -> bool:
         """Whether a reduction can be computed inside a kernel without repeating work."""
@@ -272,27 +274,53 @@ class _Boundaries:
         outputs = self.outputs[kernel]
         if self._is_absorbed(node):
             return True
-        if self.is_contraction(node):
-            return self._ends(node, kernel)
+        limit = SCRATCH_BYTES
+        if is_contraction(node):
+            if self._ends(node, kernel):
+                return True
+            if not self.chained[node]:
+                return False
+            limit = ROW_BYTES
         depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
         first = [variable for variable in outputs if variable in depends]
         if not self._agrees(kernel, frozenset(first)):
             return False
-        rest = [variable for variable in outputs if variable not in depends]
-        reads = [
-            Reading(index, (*first, *rest, *chain[len(outputs) :]))
-            for index, chain in readings.items()
-        ]
-        box = place_value(reads, node.shape)
-        if box.size * node.dtype.itemsize > SCRATCH_BYTES:
+        box = self._box(node, kernel, first)
+        if box.size * node.dtype.itemsize > limit or _repeats(box, node):
             return False
-        loops = math.prod(max_dim_of(variable) for variable in box.place)
-        if loops * box.size > numel(node.shape):
+        if limit == ROW_BYTES and not _is_row(box, outputs):
             return False
         if not first and outputs and numel(node.src[0].shape) > SERIAL_ELEMENTS:
             return False
         self.fused[kernel].append(frozenset(first))
         return True
+
+    def _box(self, node: UOp, kernel: UOp, first: list[UOp]) -> Box:
+        """What is kept of a value, with the loops that it depends on outside of the others."""
+        outputs = self.outputs[kernel]
+        rest = [variable for variable in outputs if variable not in first]
+        readings = self.readings[node][kernel].items()
+        reads = [Reading(i, (*first, *rest, *chain[len(outputs) :])) for i, chain in readings]
+        return place_value(reads, node.shape)
+
+    def _is_row_of_chain(self, node: UOp, kernel: UOp) -> bool:
+        """Whether rows of a contraction's operand, with a product in it, are scratch.
+
+        sum_t softmax(q @ k)[i, t] * v[t, j]: a row of scores is needed by all j, for one i only.
+        """
+        readings = self.readings.get(node, {}).get(kernel, {})
+        if not self.chained[node] or len(readings) != 1 or not _is_large(node):
+            return False
+        ((index, chain),) = readings.items()
+        if any(part is not ZERO and part.op is not Op.RANGE for part in index):
+            return False
+        depends = frozenset(index)
+        first = [variable for variable in self.outputs[kernel] if variable in depends]
+        box = self._box(node, kernel, first)
+        fits = box.size * node.dtype.itemsize <= ROW_BYTES and not _repeats(box, node)
+        if not fits or not _is_row(box, self.outputs[kernel]):
+            return False
+        return self._agrees(kernel, frozenset(first))
 
     def _ends(self, node: UOp, kernel: UOp) -> bool:
         """Whether a contraction is what a kernel is about: each result is read once, at its end."""
@@ -307,7 +335,7 @@ class _Boundaries:
         while node.op in MOVEMENT and node.op is not Op.EXPAND and len(self.readers[node]) == 1:
             node = node.src[0]
         alone = node.op is Op.REDUCE and len(self.readers[node]) == 1
-        return node if alone and self.is_contraction(node) else None
+        return node if alone and is_contraction(node) else None
 
     def _agrees(self, kernel: UOp, needed: frozenset[UOp]) -> bool:
         """Whether the output loops can be ordered so that every fused reduction has its own first."""
@@ -328,14 +356,33 @@ class _Boundaries:
                 return False
 
 
+def _repeats(box: Box, node: UOp) -> bool:
+    """Whether some element would be computed more than once."""
+    loops = math.prod(max_dim_of(variable) for variable in box.place)
+    return loops * box.size > numel(node.shape)
+
+
+def _is_row(box: Box, outputs: Chain) -> bool:
+    """Whether the box serves all of the last output axis, along which lanes run."""
+    return bool(box.place) and bool(outputs) and outputs[-1] not in box.place
+
+
+def _is_large(node: UOp) -> bool:
+    sizes = all(isinstance(dim, int) for dim in node.shape)
+    return sizes and numel(node.shape) * node.dtype.itemsize >= CHAINED_BYTES
+
+
+def _is_chainable(node: UOp) -> bool:
+    """Whether an element of a product costs less to compute than to store and load.
+
+    Where what it is made of is as large, a chain saves little: layers of a network stay apart.
+    """
+    terms = numel(node.src[0].shape) // max(numel(node.shape), 1)
+    grows = numel(node.shape) >= CHAINED_GROWTH * elements_read(node)
+    return terms <= CHAINED_TERMS and grows and _is_large(node)
+
+
 def max_dim_of(variable: UOp) -> int:
     """The most iterations of a loop."""
     size = variable.src[0]
     return size.arg if size.op is Op.CONST else int(size.bounds.max)
-
-
-def _elements_below(node: UOp) -> int:
-    """The elements that an operand reads before it is repeated."""
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
-    return numel(node.shape)

@@ -19,6 +19,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.chains import chain_plan
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
@@ -237,6 +238,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if kernel.src[0].op is Op.SINK:  # its parts are too small for several threads
         alone = replace(target, threads=1)
         return Plan(parts=tuple([plan_kernel(part, alone) for part in kernel.src]))
+    chain = chain_plan(kernel, target)
+    if chain is not None:
+        return chain
     analysis = Analysis(kernel, Plan())
     merged = merge_axes(analysis)
     if any(len(group) > 1 for group in merged):

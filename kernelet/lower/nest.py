@@ -81,6 +81,7 @@ class NestWriter(Staging):
         self.writers: dict[UOp, Writer] = {}
         self.placed: dict[Chain, list[UOp]] = {}
         self.block = kernel
+        self.root_ranges: Chain = ()
 
     def build(self) -> UOp:
         """The whole kernel."""
@@ -127,7 +128,7 @@ class NestWriter(Staging):
 
     def _root(self) -> Writer:
         nest = root_nest(self.kernel, self.plan)
-        ranges = self.open_ranges(nest)
+        ranges = self.root_ranges = self.open_ranges(nest)
         index, behind = root_coordinates(self, nest, ranges)
         stores = []
         for statement in self.kernel.src:
@@ -148,7 +149,7 @@ class NestWriter(Staging):
         node = stage.node
         gate = stage.gate
         sources = tuple(self.expression(source, index, chain, None, gate) for source in node.src)
-        value = UOp(node.op, node.dtype, sources)
+        value = sources[0] if node in self.held else UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
         loops, tile = stage.loops(tile=False), stage.loops(tile=True)
         return lambda chain: self._nest(loops, chain, lambda _: wrap(tile, [statement]))

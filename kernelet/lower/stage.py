@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kernelet.base.dtype import DType, dtypes
@@ -43,8 +43,16 @@ from kernelet.graph.placement import (
     split_index,
 )
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
-from kernelet.graph.walk import consumers_of
-from kernelet.lower.transforms import Loop, Nest, Plan, Split, apply_transforms, coordinate_of
+from kernelet.graph.walk import consumers_of, rebuild
+from kernelet.lower.transforms import (
+    Held,
+    Loop,
+    Nest,
+    Plan,
+    Split,
+    apply_transforms,
+    coordinate_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class Staging:
     """One kernel on its way from a graph to loops."""
 
     def __init__(self, kernel: UOp, plan: Plan) -> None:
+        kernel, self.held = with_held_values(kernel, plan.held)
         self.kernel = kernel
         self.plan = plan
         self.numbers = itertools.count()
@@ -130,10 +139,12 @@ class Staging:
         self.numbering = {node: number for number, node in enumerate(values, 1)}
         inner = stored_candidates(kernel)
         stored = [inner[number] for number in plan.stored]
-        order = [node for node in kernel.toposort() if node in self.numbering or node in stored]
         for node in stored:
             self.numbering[node] = len(values) + 1 + inner.index(node)
-        self.last_number = len(values) + len(inner) + 1
+        for number, node in enumerate(self.held, len(values) + len(inner) + 1):
+            self.numbering[node] = number
+        order = [node for node in kernel.toposort() if node in self.numbering]
+        self.last_number = len(values) + len(inner) + len(self.held) + 1
         # Readers come before what they read.
         self.order = list(reversed(order))
         self.stages: dict[UOp, Stage] = {}
@@ -237,26 +248,49 @@ class Staging:
     def settle(self, stage: Stage) -> None:
         """Choose the place, compute the box, and open the stage's own loops."""
         readings = [Reading(access.index, access.chain) for access in stage.accesses]
-        stage.place, stage.lo, stage.sizes = place_value(readings, stage.node.shape)
-        stage.nest = self._box_nest(stage)
+        held = self.held.get(stage.node)
+        least = held.least if held else 1
+        stage.place, stage.lo, stage.sizes = place_value(readings, stage.node.shape, least)
+        stage.nest = self._held_nest(stage, held) if held else self._box_nest(stage)
         stage.ranges = self.open_ranges(stage.nest)
+
+    def _held_nest(self, stage: Stage, held: Held) -> Nest:
+        """The loops that the plan gives to a value: register tiles, or lanes along its rows."""
+        nest = tuple(_plain(stage, axis) for axis, size in enumerate(stage.sizes) if size > 1)
+        if held.transforms:
+            nest = apply_transforms(nest, held.transforms)
+        else:
+            nest = self._with_lanes(stage, nest)
+        return _tile_last(nest)
 
     def _box_nest(self, stage: Stage) -> Nest:
         nest: list[Loop] = []
         for axis, size in enumerate(stage.sizes):
             if size > 1:
-                nest += _mirrored(stage, axis) or [Loop(axis, _symbolic_size(stage, axis) or size)]
+                nest += _mirrored(stage, axis) or [_plain(stage, axis)]
         # A diagonal is read by the lanes of one loop along two axes.
         vectors = [n for n, loop in enumerate(nest) if loop.kind == "vector"]
         for position in vectors[:-1]:
             nest[position] = replace(nest[position], kind="unroll")
+        return _tile_last(tuple(nest) if vectors else self._with_lanes(stage, tuple(nest)))
+
+    def _with_lanes(self, stage: Stage, nest: Nest) -> Nest:
+        """Lanes along the last axis of a value, if it is long enough."""
         last = len(stage.sizes) - 1
-        is_plain = nest and nest[-1] == Loop(last, stage.sizes[last]) and not vectors
+        is_plain = nest and nest[-1] == Loop(last, stage.sizes[last])
         fits = stage.node.op is not Op.REDUCE and stage.sizes[-1:] >= (self.plan.lanes,)
-        if is_plain and fits and self.plan.lanes > 1:
-            nest = list(Split(last, self.plan.lanes, "vector").apply(tuple(nest)))
-        # The register tile is innermost, its lanes last.
-        return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
+        if not is_plain or not fits or self.plan.lanes == 1:
+            return nest
+        return Split(last, self.plan.lanes, "vector").apply(nest)
+
+
+def _tile_last(nest: Nest) -> Nest:
+    """The register tile is innermost, its lanes last."""
+    return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
+
+
+def _plain(stage: Stage, axis: int) -> Loop:
+    return Loop(axis, _symbolic_size(stage, axis) or stage.sizes[axis])
 
 
 def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
@@ -314,6 +348,27 @@ def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:
         inner = below.op is Op.REDUCE and below.arg.op is Op.ADD and len(consumers[below]) == 1
         found[node] = (below, *found.pop(below)) if inner else ()
     return found
+
+
+def with_held_values(kernel: UOp, held: Sequence[Held]) -> tuple[UOp, dict[UOp, Held]]:
+    """The kernel with CONTIGUOUS above each value that the plan holds, and those nodes.
+
+    max(sum(q * k))  ->  max(CONTIGUOUS(sum(q * k))): the box and the register tile of one sum
+    """
+    if not held:
+        return kernel, {}
+    order = list(kernel.toposort())
+    wanted = {order[one.position]: one for one in held}
+    found: dict[UOp, Held] = {}
+
+    def mark(node: UOp, made: UOp) -> UOp:
+        if node not in wanted:
+            return made
+        marked = UOp(Op.CONTIGUOUS, made.dtype, (made,))
+        found[marked] = wanted[node]
+        return marked
+
+    return rebuild(kernel, mark), found
 
 
 def stored_candidates(kernel: UOp) -> list[UOp]:

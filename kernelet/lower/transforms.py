@@ -128,14 +128,28 @@ class StageLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """An inline value that gets scratch of its own, beside what sums it up in registers.
+
+    `position` is that of the node in the order of the kernel's graph. The place goes outwards until
+    the box has `least` elements; `transforms` are those of the loops over the box.
+    """
+
+    position: int
+    least: int = 1
+    transforms: tuple[Transform, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All decisions about one kernel.
 
     `merged` joins neighbouring axes of the output: each entry lists the axes of one loop. `root`
     are the transforms of the output's nest, `grouped` those of reductions, by stage number;
     `stored` are the numbers of the inline values that get scratch, filled
-    `lanes` at a time; `staged` are the loads copied into scratch, first to last. `parts` are the
-    plans of a kernel's parts, which run one after the other.
+    `lanes` at a time; `staged` are the loads copied into scratch, first to last; `held`
+    are inline values with scratch and transforms of their own. `parts` are the plans of a kernel's
+    parts, which run one after the other.
     """
 
     merged: tuple[tuple[int, ...], ...] = ()
@@ -144,6 +158,7 @@ class Plan:
     stored: tuple[int, ...] = ()
     lanes: int = 1
     staged: tuple[StageLoad, ...] = ()
+    held: tuple[Held, ...] = ()
     parts: tuple[Plan, ...] = ()
 
     def __str__(self) -> str:
@@ -151,6 +166,7 @@ class Plan:
             return ", then ".join(map(str, self.parts))
         parts = [repr(transform) for transform in self.root]
         parts += [f"stage {number}: {group!r}" for number, group in self.grouped]
+        parts += [repr(held) for held in self.held]
         return "; ".join(parts) or "no transforms"
 
 

@@ -77,6 +77,13 @@ def test_a_value_for_two_readers_stands_at_a_loop_of_both() -> None:
     assert place_value(readings, (4, 6)) == Box((ROW,), (ROW, ZERO), (1, 6))
 
 
+def test_a_box_with_too_few_elements_for_a_tile_is_passed_over() -> None:
+    reading = Reading((at(scale_index(ROW, 4), INNER), ZERO), (ROW, INNER, COLUMN))
+    assert place_value([reading], (24, 1)).place == (ROW, INNER)
+    tile = place_value([reading], (24, 1), least=2)
+    assert (tile.place, tile.lo) == ((ROW,), (scale_index(ROW, 4), ZERO))
+
+
 # ---- which box ----
 
 

@@ -5,7 +5,7 @@ import pytest
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import TENSOR, verify
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.boundaries import choose_boundaries, is_kernel, numel
+from kernelet.kernelize.boundaries import choose_boundaries, is_kernel
 from tests.kernelize.graphs import after, contiguous, number, write
 from tests.lower.pseudocode import (
     expand,
@@ -115,12 +115,49 @@ def test_the_written_memory_of_a_write_is_never_a_stored_value() -> None:
     assert choose_boundaries(graph) is graph
 
 
+# ---- chains of products ----
+
+
+def attention(keys: int, width: int, inner: int = 64) -> UOp:
+    scores = reshape(product(memory(0, 512, inner), memory(1, keys, inner)), 512, keys)
+    return product(softmax(scores), memory(2, width, keys))
+
+
+def test_scores_are_kept_row_by_row_between_two_products() -> None:
+    assert stored(attention(512, 64)) == []
+
+
+def test_scores_of_wide_heads_are_stored() -> None:
+    found = stored(attention(512, 64, inner=256))
+    assert [node.op for node in found] == [Op.REDUCE, Op.MUL]
+
+
+def test_scores_that_fit_a_cache_are_stored() -> None:
+    assert stored(attention(256, 64, inner=8)) == []
+    assert len(stored(attention(64, 64, inner=8))) == 2
+
+
+def test_rows_too_long_for_scratch_are_stored() -> None:
+    assert stored(attention(1 << 15, 64)) == []
+    assert len(stored(attention(1 << 16, 64))) == 2
+
+
+def test_the_softmax_of_a_product_is_one_kernel() -> None:
+    assert stored(softmax(multiplied(512, 64, 512))) == []
+
+
+def test_layers_of_a_network_stay_apart() -> None:
+    hidden = multiplied(4096, 64, 128).maximum(number(0.0, 4096, 128))
+    assert hidden in stored(product(hidden, memory(2, 10, 128)))
+
+
+def test_weights_that_are_needed_again_are_stored() -> None:
+    weights = softmax(multiplied(512, 64, 512))
+    found = stored(product(weights, memory(2, 64, 512)), flip(weights, 0))
+    assert [node.op for node in found] == [Op.MUL]
+
+
 # ---- words ----
-
-
-def test_sizes_are_counted_at_their_greatest() -> None:
-    assert numel((3, UOp.variable("n", 1, 7), 2)) == 42
-    assert numel(()) == 1
 
 
 def test_stored_values_and_writes_are_kernels() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from kernelet.base.target import Target
-from kernelet.graph.ops import Op
+from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import output_shape, root_nest
 from kernelet.lower.transforms import (
     GroupLanes,
+    Held,
     Nest,
     Parallel,
     Plan,
@@ -48,10 +50,10 @@ def random_plan(choose: random.Random, kernel: UOp, target: Target) -> Plan:
     # Copies of the body must stay few.
     if _tile(nest) > 64:
         return plan
-    stored = _stored(choose, kernel)
-    plan = Plan(plan.merged, tuple(root), (), stored, plan.lanes)
+    plan = replace(plan, root=tuple(root), held=_held(choose, kernel))
+    plan = replace(plan, stored=_stored(choose, kernel, plan))
     grouped = _grouped(choose, kernel, plan) if vector is None else ()
-    return Plan(plan.merged, plan.root, grouped, stored, plan.lanes)
+    return replace(plan, grouped=grouped)
 
 
 def _tile(nest: Nest) -> int:
@@ -90,8 +92,19 @@ def _split(choose: random.Random, nest: Nest, kind: str, in_place: bool) -> Spli
     return choose.choice(options) if options else None
 
 
-def _stored(choose: random.Random, kernel: UOp) -> tuple[int, ...]:
-    count = len(NestWriter(kernel, Plan()).candidate_order)
+def _held(choose: random.Random, kernel: UOp) -> tuple[Held, ...]:
+    """Any computed values, their boxes at any loop that may hold them, filled in any order."""
+    values = {
+        position: node
+        for position, node in enumerate(kernel.toposort())
+        if node.op in ELEMENTWISE or node.op is Op.REDUCE
+    }
+    chosen = [position for position in values if choose.random() < 0.1]
+    return tuple(Held(position, choose.choice((1, 4, 64))) for position in chosen)
+
+
+def _stored(choose: random.Random, kernel: UOp, plan: Plan) -> tuple[int, ...]:
+    count = len(NestWriter(kernel, plan).candidate_order)
     return tuple(number for number in range(count) if choose.random() < 0.3)
 
 

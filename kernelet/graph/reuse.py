@@ -1,0 +1,51 @@
+"""How often a reduction reads its operands again.
+
+In:  a reduction of a tensor-level graph.
+Out: whether it is a contraction: a matrix product, a convolution.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import UOp
+
+LEAST_REUSE = 4  # products for each element read, from which on a sum of them is a contraction
+
+
+def numel(shape: Shape) -> int:
+    """The number of elements, at most."""
+    return math.prod(max_dim(dim) for dim in shape)
+
+
+def is_contraction(node: UOp) -> bool:
+    """Whether each element read takes part in many results: matrix products, convolutions."""
+    value = _product_below(node)
+    is_product = _is_sum(node) and value.op is Op.MUL
+    return is_product and numel(value.shape) >= LEAST_REUSE * elements_read(node)
+
+
+def elements_read(node: UOp) -> int:
+    """The elements of both operands of a contraction."""
+    return sum(_elements_below(source) for source in _product_below(node).src)
+
+
+def _product_below(node: UOp) -> UOp:
+    value = node.src[0]
+    # A sum of windows of products, as in the gradient of a convolution, is one too.
+    while value.op in MOVEMENT or value.op is Op.CAST or _is_sum(value):
+        value = value.src[0]
+    return value
+
+
+def _is_sum(node: UOp) -> bool:
+    return node.op is Op.REDUCE and node.arg.op is Op.ADD
+
+
+def _elements_below(node: UOp) -> int:
+    """The elements that an operand reads before it is repeated."""
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = node.src[0]
+    return numel(node.shape)

@@ -1,0 +1,29 @@
+"""A contraction reads each element for many results."""
+
+from kernelet.graph.ops import Op
+from kernelet.graph.reuse import elements_read, is_contraction, numel
+from kernelet.graph.uop import UOp
+from tests.lower.pseudocode import expand, memory, product, reduce, reshape
+
+
+def test_sizes_are_counted_at_their_greatest() -> None:
+    assert numel((3, UOp.variable("n", 1, 7), 2)) == 42
+    assert numel(()) == 1
+
+
+def test_a_matrix_product_is_a_contraction_and_a_row_sum_is_none() -> None:
+    both = product(memory(1, 20, 30), memory(2, 40, 30))
+    assert is_contraction(both)
+    assert elements_read(both) == 20 * 30 + 40 * 30
+    assert not is_contraction(reduce(memory(1, 20, 30) * memory(2, 20, 30), Op.ADD, 1))
+    assert not is_contraction(reduce(memory(1, 20, 30), Op.MAX, 1))
+
+
+def test_a_product_with_few_results_is_no_contraction() -> None:
+    assert not is_contraction(product(memory(1, 1, 30), memory(2, 400, 30)))
+
+
+def test_a_sum_of_sums_of_products_is_a_contraction() -> None:
+    both = product(memory(1, 20, 30), memory(2, 40, 30))
+    assert is_contraction(reduce(reshape(both, 20, 40), Op.ADD, 0))
+    assert is_contraction(reduce(expand(both, 20, 40, 9), Op.ADD, 2))
