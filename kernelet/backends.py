@@ -26,6 +26,7 @@ class Backend:
     language: str
     driver_module: str
     driver_class: str
+    is_timed: bool = True  # whether it matters how fast its kernels are
 
     def render(self) -> Render:
         """The function that writes the source of a linear program."""
@@ -44,8 +45,8 @@ BACKENDS = {
     for row in (
         Backend("CPU", "c", "cpu", "CpuDriver"),
         Backend("LLVM", "llvm", "llvm", "LlvmDriver"),
-        Backend("PYTHON", "python", "python", "PythonDriver"),
-        Backend("NULL", "c", "null", "NullDriver"),
+        Backend("PYTHON", "python", "python", "PythonDriver", False),
+        Backend("NULL", "c", "null", "NullDriver", False),
     )
 }
 for _row in BACKENDS.values():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
-from kernelet import backends, pipeline
+from kernelet import backends, pipeline, tuning
 from kernelet.base import cache as disk
 from kernelet.base import config, trace
 from kernelet.base.program import Program
@@ -21,6 +21,7 @@ from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show_program
 from kernelet.graph.uop import UOp
+from kernelet.lower.transforms import Plan
 from kernelet.runtime import device
 from kernelet.runtime.compilers import Compilers
 from kernelet.runtime.device import Driver, Launcher
@@ -32,6 +33,7 @@ class Runner:
 
     program: Program
     launcher: Launcher
+    width: int = 0  # of the search that found its plan
 
 
 _runners: dict[tuple[UOp, str], Runner] = {}
@@ -92,9 +94,10 @@ def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
     """A loaded program for each kernel on device `name`; new ones are compiled side by side."""
     found: dict[UOp, Runner] = {}
     missing: list[UOp] = []
+    width = tuning.search_width(backends.kind_of(name))
     for kernel in dict.fromkeys(kernels):
         runner = _runners.get((kernel, name))
-        if runner is None:
+        if runner is None or runner.width < width:
             missing.append(kernel)
         else:
             found[kernel] = runner
@@ -106,7 +109,7 @@ def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
             launcher = driver.load(
                 program.binary, program.name, program.slots, len(program.variables)
             )
-            found[kernel] = _runners[kernel, name] = Runner(program, launcher)
+            found[kernel] = _runners[kernel, name] = Runner(program, launcher, width)
     return found
 
 
@@ -115,6 +118,8 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
     settings = config.code_key(config.current())
     stamp = (_source_stamp(), kind, driver.target.key(), settings, driver.compiler_key())
     keys = [disk.key_of(*stamp, kernel_key(kernel)) for kernel in kernels]
+    plans = _winners(kernels, keys, kind, driver)
+    keys = [disk.key_of(key, plan) if plan else key for key, plan in zip(keys, plans, strict=True)]
     programs: dict[int, Program] = {}
     # What a pass did can only be shown by doing it again.
     shown = any(trace.wants(kind) for kind in ("transform", "linear", "graph"))
@@ -130,7 +135,7 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
         # Lowering goes on while the compilers work.
         jobs = []
         for number in missing:
-            program = _source(kernels[number], kind, driver)
+            program = _source(kernels[number], kind, driver, plans[number])
             jobs.append((program, compilers.submit(program.source, program.name)))
         for number, (program, job) in zip(missing, jobs, strict=True):
             programs[number] = replace(program, binary=job.result())
@@ -143,10 +148,23 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
     return [programs[number] for number in range(len(kernels))]
 
 
-def _source(kernel: UOp, kind: str, driver: Driver) -> Program:
+def _winners(kernels: list[UOp], keys: list[str], kind: str, driver: Driver) -> list[Plan | None]:
+    """The plan of each kernel that a search has found, now or at any time before."""
+    found = [tuning.known(key) for key in keys]
+    width = tuning.search_width(kind)
+    missing = [n for n, winner in enumerate(found) if not winner or winner.width < width]
+    if width and missing:
+        with tuning.Searcher(kind, driver) as searcher:
+            for n in missing:
+                name = kernel_name(kernels[n])
+                found[n] = searcher.search(kernels[n], name, keys[n], found[n])
+    return [winner.plan if winner else None for winner in found]
+
+
+def _source(kernel: UOp, kind: str, driver: Driver, plan: Plan | None) -> Program:
     """A program that is not compiled yet."""
     name = kernel_name(kernel)
-    lowered = pipeline.lower(kernel, driver.target)
+    lowered = pipeline.lower(kernel, driver.target, plan)
     if trace.wants("transform"):
         trace.emit("transform", name, str(lowered.plan))
     if trace.wants("linear"):

@@ -37,7 +37,7 @@ class Config:
     """
 
     debug: int = _setting(0, "DEBUG", "how much to show, 0 to 7")
-    beam: int = _setting(0, "BEAM", "width of the kernel search (accepted, no effect yet)", True)
+    beam: int = _setting(0, "BEAM", "how many plans a kernel search keeps a round; 0: no search")
     device: str = _setting("", "DEV", "the default device; empty: the best there is")
     jit: int = _setting(1, "JIT", "1: TinyJit captures and replays; 0: it calls through")
     training: int = _setting(0, "TRAINING", "1: dropout and batch statistics are on")

@@ -23,6 +23,8 @@ LEVELS: Mapping[str, int] = {
     "device": 1,
     "cache": 1,
     "kernel": 2,
+    "search": 2,
+    "candidate": 3,
     "transform": 3,
     "source": 4,
     "linear": 5,

@@ -97,4 +97,4 @@ def test_an_update_reaches_this_block_and_threads_that_start_later():
 
 def test_only_settings_that_change_code_are_in_its_key():
     assert code_key(Config()) == code_key(Config(debug=4, training=1))
-    assert code_key(Config()) != code_key(Config(beam=2))
+    assert code_key(Config()) != code_key(Config(threads=2))
