@@ -33,6 +33,7 @@ class _Linearizer:
         self.scopes: list[_Scope] = [_Scope(None, self._written(block))]
         # For each memory that the kernel writes, the values computed from what it held.
         self.readers: dict[UOp, set[UOp]] = {memory: set() for memory in self._written(block)}
+        self.sources: dict[UOp, set[UOp]] = {}  # the same the other way round
 
     def _written(self, statement: UOp) -> frozenset[UOp]:
         """The memories that a statement stores to."""
@@ -107,11 +108,13 @@ class _Linearizer:
             self._note_reads(node)
 
     def _note_reads(self, node: UOp) -> None:
+        found = {memory for source in node.src for memory in self.sources.get(source, ())}
         if node.op is Op.LOAD and node.src[0].src[0] in self.readers:
-            self.readers[node.src[0].src[0]].add(node)
-        for readers in self.readers.values():
-            if any(source in readers for source in node.src):
-                readers.add(node)
+            found.add(node.src[0].src[0])
+        if found:
+            self.sources[node] = found
+        for memory in found:
+            self.readers[memory].add(node)
 
     def _forget(self, written: frozenset[UOp]) -> None:
         """Drop what was computed from memory that has changed, or will inside a loop."""
