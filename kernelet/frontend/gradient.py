@@ -159,8 +159,23 @@ def _maximum(node: UOp, gradient: UOp) -> Gradients:
 
 
 def _where(node: UOp, gradient: UOp) -> Gradients:
-    condition = node.src[0]
+    condition, limit, value = node.src
+    if _is_limit(condition, limit, value):
+        # The result tells as well whether the limit was reached: relu's operand is not kept.
+        passes = node.alu(Op.CMPNE, limit)
+        return None, passes.where(0, gradient), passes.where(gradient, 0)
     return None, condition.where(gradient, 0), condition.where(0, gradient)
+
+
+def _is_limit(condition: UOp, limit: UOp, value: UOp) -> bool:
+    """Whether a condition is value <= limit or value >= limit."""
+    if condition.op is not Op.OR:
+        return False
+    order, equal = condition.src
+    differs = equal.src[0] if equal.op is Op.CMPNE else equal
+    pair = {limit, value}
+    is_order = order.op is Op.CMPLT and set(order.src) == pair
+    return is_order and differs.op is Op.CMPNE and set(differs.src) == pair
 
 
 # ---- movement ----

@@ -257,7 +257,18 @@ class _Boundaries:
             return False
         # x.relu() is cheap: where x is needed elsewhere too, x is stored instead.
         same = [s for s in node.src if s.op in ELEMENTWISE and s.shape == node.shape]
-        return not any(self.reduces[s] and len(self.readers[s]) > 1 for s in same)
+        return not any(self.reduces[s] and self._is_read_beside(s, node) for s in same)
+
+    def _is_read_beside(self, source: UOp, node: UOp) -> bool:
+        """Whether a value is needed for something else too than one elementwise node."""
+        stack, seen = [source], {node}
+        while stack:
+            readers = set(self.readers[stack.pop()]) - seen
+            if any(reader.op not in ELEMENTWISE for reader in readers):
+                return True
+            seen |= readers
+            stack += readers
+        return False
 
     def _keep_reduction(self, node: UOp, kernels: dict[UOp, None]) -> bool:
         if len(kernels) > 1:

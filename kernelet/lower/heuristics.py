@@ -108,8 +108,18 @@ def _site_cost(site: Site, variable: UOp, lanes: int) -> float:
     cost = 1 / lanes + _move_cost(site.target, None, variable, lanes) if site.stage == 0 else 0.0
     for load in site.loads:
         gate = load.src[1] if len(load.src) == 2 else None
-        cost += _move_cost(load.src[0], gate, variable, lanes)
+        moved = _move_cost(load.src[0], gate, variable, lanes)
+        cost += moved / _rows_of(site, load, variable) if moved == GATHER_COST else moved
     return site.weight * (cost + 1 / lanes)
+
+
+def _rows_of(site: Site, load: UOp, variable: UOp) -> int:
+    """The rows of a tile that share a load."""
+    moves = ranges_in(load.src[0].src[1]) | {variable}
+    if site.stage == 0 or variable.arg.kind != "loop":
+        return 1
+    sizes = [size_of(v) for v in site.loops if v not in moves and v.arg.kind == "loop"]
+    return min(TILE_ROWS, max(sizes, default=1))
 
 
 def _scalar_cost(site: Site) -> float:

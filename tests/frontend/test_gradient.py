@@ -173,3 +173,23 @@ def test_deep_graphs_do_not_recurse() -> None:
     (found,) = (y * y).sum().gradient(x)
     assert time.perf_counter() - start < 10
     assert found.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [lambda x: x.relu(), lambda x: x.le(3).where(3, x), lambda x: x.ge(2).where(2, x)],
+    ids=["relu", "from below", "from above"],
+)
+def test_what_passes_a_limit_is_told_from_the_result(limited: object) -> None:
+    x = Tensor([-2.0, -1.0, -0.0, 0.0, 0.5, 2.0, 3.0, 4.0, inf, -inf])
+    node = limited(x).uop  # type: ignore[operator]
+    seed = UOp.const(1.0, dtypes.float32).broadcast_to((10,))
+    below = gradients(node, seed, [x.uop])[x.uop].toposort()
+    assert node in below
+    condition = node.src[0]
+    readers = [each for each in below if condition in each.src]
+    assert readers == [node]
+
+
+def test_a_value_that_is_no_number_passes_a_limit() -> None:
+    assert slope([math.nan, -1.0, 1.0], lambda x: x.relu()) == [1.0, 0.0, 1.0]

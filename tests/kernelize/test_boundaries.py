@@ -165,3 +165,15 @@ def test_stored_values_and_writes_are_kernels() -> None:
     assert is_kernel(contiguous(x))
     assert is_kernel(write(x, x))
     assert not is_kernel(x + 1.0)
+
+
+def test_what_limits_a_product_is_stored_in_place_of_it() -> None:
+    value = multiplied(128, 64, 64)
+    limited = (value < 0.0).where(0.0, value)
+    assert stored(product_of(limited), reduce(limited, Op.ADD, 0)) == [limited]
+    both = stored(product_of(limited), reduce(limited, Op.ADD, 0), flip(value, 0))
+    assert value.src[0] in both
+
+
+def product_of(value: UOp) -> UOp:
+    return reshape(product(value, memory(5, 32, 64)), 128, 32)

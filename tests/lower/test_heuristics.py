@@ -208,3 +208,8 @@ def test_threads_share_a_loop_that_reductions_need(monkeypatch: pytest.MonkeyPat
 def test_one_element_or_none_has_a_plan(value: UOp) -> None:
     plan, _ = planned(value)
     assert isinstance(str(plan), str)
+
+
+def test_lanes_that_are_far_apart_pay_where_many_rows_share_them() -> None:
+    left, right = memory(1, 128, 4), memory(2, 64, 4)
+    assert lanes(planned(reshape(product(left, right), 128, 64))[1]) == [(1, 8)]
