@@ -20,17 +20,22 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import is_contraction, numel
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import consumers_of
+from kernelet.lower.analysis import stride_of
+from kernelet.lower.loops import statements_of
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import Stage, absorbed_reductions, root_nest
 from kernelet.lower.transforms import (
     GroupLanes,
     Held,
+    Loop,
     Nest,
     Parallel,
     Plan,
     Reorder,
     Split,
+    StageLoad,
     Transform,
+    apply_transforms,
 )
 
 TILE_ROWS = 8
@@ -143,7 +148,7 @@ class _Chain:
         self._write(replace(self.plan, grouped=tuple(self._grouped()), lanes=self.widest))
         self._tile_output(rows)
         self._share_out()
-        return self.plan
+        return replace(self.plan, staged=tuple(self._staged()))
 
     def _needed_first(self) -> None:
         """Output loops that all held values depend on go outside of the others."""
@@ -195,14 +200,20 @@ class _Chain:
         )
         self._write(replace(self.plan, held=held))
 
-    def _tile(self, stage: Stage) -> tuple[Split, ...]:
+    def _tile(self, stage: Stage) -> tuple[Transform, ...]:
         axes = [axis for axis, size in enumerate(stage.sizes) if size > 1]
         splits: list[Split] = []
         if len(axes) > 1:
             splits.append(Split(axes[-2], min(TILE_ROWS, stage.sizes[axes[-2]]), "unroll"))
         if axes:
             splits += self._vectors(axes[-1], stage.sizes[axes[-1]])
-        return tuple(splits)
+        sizes = [stage.sizes[axis] for axis in axes]
+        nest = apply_transforms(tuple(map(Loop, axes, sizes)), splits)
+        if len([loop for loop in nest if loop.kind == "loop"]) < 2:
+            return tuple(splits)
+        # All rows read the columns at hand before the next ones are loaded.
+        outer = len(axes)
+        return (*splits, Reorder((outer - 1, *range(outer - 1), *range(outer, len(nest)))))
 
     def _vectors(self, axis: int, size: int) -> list[Split]:
         """Up to two vectors along an axis."""
@@ -262,6 +273,27 @@ class _Chain:
         order = (first, *(n for n in range(len(self.nest)) if n != first))
         moved = [] if first == 0 else [Reorder(order)]
         self._add(*moved, Parallel())
+
+    def _staged(self) -> Iterator[StageLoad]:
+        """Operands whose neighbours along the lanes are far apart, copied in the order of lanes.
+
+        The copy stands outside of the first loop that the operand does not depend on: all rows.
+        """
+        for statement, chain in statements_of(self.writer.block):
+            vectors = [v for v in chain if v.arg.kind == "vector"]
+            loads = [n for n in statement.src[1].toposort() if n.op is Op.LOAD and _is_given(n)]
+            for load in loads if vectors else ():
+                moves = ranges_in(load.src[0].src[1])
+                far = stride_of(load.src[0].src[1], vectors[-1]) != 1
+                alone = [other.src[0].src[0] for other in loads].count(load.src[0].src[0]) == 1
+                outer = [v for v in chain if v in self.writer.root_ranges]
+                depth = next((n for n, v in enumerate(outer) if v not in moves), None)
+                if vectors[-1] in moves and far and alone and depth is not None:
+                    yield StageLoad(load.src[0].src[0].arg.slot, depth)
+
+
+def _is_given(load: UOp) -> bool:
+    return load.src[0].src[0].op is Op.PARAM
 
 
 def worth_storing(kernel: UOp, plan: Plan) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from kernelet.graph.ops import OP_TABLE, Op
 from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower.panels import stage_loads
 from kernelet.lower.stage import (
     Stage,
     Staging,
@@ -315,7 +316,7 @@ class _Lanes:
 def write_nest(kernel: UOp, plan: Plan) -> UOp:
     """One kernel as loops over scalar expressions."""
     if not plan.parts:
-        return NestWriter(kernel, plan).build()
+        return stage_loads(NestWriter(kernel, plan).build(), plan.staged, plan.lanes)
     parts = zip(kernel.src, plan.parts, strict=True)
     return _one_after_the_other([write_nest(part, inner) for part, inner in parts])
 

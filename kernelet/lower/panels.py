@@ -37,7 +37,7 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import Chain, ranges_in
+from kernelet.graph.placement import TILE_KINDS, Chain, ranges_in
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.loops import statements_of
@@ -95,7 +95,8 @@ def _find(block: UOp, one: StageLoad) -> tuple[UOp, Chain] | None:
             and node.src[0].src[0].arg.slot == one.slot
         ]
         if loads:
-            return loads[-1], chain[: one.depth]
+            outer = [v for v in chain[: one.depth] if v.arg.kind not in TILE_KINDS]
+            return loads[-1], tuple(outer)
     return None
 
 
@@ -185,7 +186,9 @@ class _Copy:
         low = int(sum(span[0] for span in spans))
         size = int(sum(span[1] for span in spans)) - low + 1
         ranges = {variable for atom in atoms for variable in ranges_in(atom)}
-        if len(atoms) > 1 and size > math.prod(_size(variable) for variable in ranges):
+        # Lanes that are far apart get an axis of their own, to lie side by side in the copy.
+        far = any(_is_vector(atom) and factor > 1 for atom, factor in atoms.items())
+        if len(atoms) > 1 and (far or size > math.prod(map(_size, ranges))):
             return [axis for item in atoms.items() for axis in self._joined(dict([item]))]
         return [Axis(self._range(size), low, size, atoms)]
 
@@ -402,13 +405,18 @@ def _room(memory: UOp) -> int:
     return size
 
 
+def _is_vector(atom: UOp) -> bool:
+    return atom.op is Op.RANGE and atom.arg.kind == "vector"
+
+
 def _size(variable: UOp) -> int:
+    """The iterations of a loop, at most; loops may end early where the rest is masked."""
     if variable is ZERO:
         return 1
     size = variable.src[0]
-    if size.op is not Op.CONST:
+    if any(node.op is Op.VARIABLE for node in size.toposort()):
         raise Entangled
-    return int(size.arg)
+    return int(size.bounds.max)
 
 
 def _sum(terms: Iterable[tuple[UOp, int]]) -> UOp:

@@ -10,7 +10,7 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import Stage, root_nest
-from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Split
+from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Split, StageLoad
 from tests.lower.pseudocode import (
     kernel,
     memory,
@@ -117,3 +117,14 @@ def test_a_dear_value_that_is_read_twice_is_worth_storing() -> None:
     assert worth_storing(graph, Plan()) == (0,)
     once = kernel(memory(1, 64, 64).alu(Op.EXP2))
     assert worth_storing(once, Plan()) == ()
+
+
+def test_keys_are_copied_in_the_order_of_lanes() -> None:
+    assert planned(attention()).staged == (StageLoad(2, 0),)
+    same = kernel(
+        product(
+            softmax(reshape(product(memory(1, 128, 16), memory(1, 96, 16)), 128, 96)),
+            permute(memory(3, 96, 32), 1, 0),
+        )
+    )
+    assert planned(same).staged == ()
