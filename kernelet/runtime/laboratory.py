@@ -32,6 +32,7 @@ from kernelet.runtime.device import Driver
 TIME_LIMIT = 20.0  # seconds for one compilation, and for all launches of one candidate
 _SETTINGS = ("threads", "compiler", "cache", "cache_folder")
 _ENOUGH_SECONDS, _MOST_LAUNCHES, _FEWEST_LAUNCHES = 0.02, 200, 3
+_PATIENCE = 0.005  # seconds of launches after which a candidate may be hopeless
 _TIMED_OUT = 1
 
 
@@ -39,7 +40,7 @@ _TIMED_OUT = 1
 class Trial:
     """One launch of a compiled candidate: `memory` has the bytes of each argument and their value.
 
-    `hopeless` seconds are so many that a single launch is enough.
+    A candidate that takes `hopeless` seconds a launch is not launched often.
     """
 
     name: str
@@ -194,7 +195,9 @@ class _Bench:
             self._driver.synchronize()
             seconds = time.perf_counter() - start
             best, spent, launches = min(best, seconds), spent + seconds, launches + 1
-            if launches == _MOST_LAUNCHES or seconds > trial.hopeless:
+            # The first launches are slow: their code and memory are new to the processor.
+            is_hopeless = best > trial.hopeless and spent > _PATIENCE
+            if launches == _MOST_LAUNCHES or is_hopeless:
                 break
         return best
 
