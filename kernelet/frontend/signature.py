@@ -243,9 +243,9 @@ def _form_of(node: UOp) -> Form:
         return _flat_form(node, *found)
     binds = binds_of(node)
     plain = substitute(node, {bind: bind.src[0] for bind in binds}) if binds else node
-    base, tracker = tracker_of(live.without_detach(plain))
-    view = tracker.strided_view()
-    if view is not None and view.is_row_major and isinstance(view.offset, int):
+    base = live.split_view(plain)[1]
+    view = None if binds else tracker_of(live.without_detach(plain))[1].strided_view()
+    if view is not None and view.is_row_major:
         return _flat_form(plain, base, view.offset)
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
     form = substitute(live.without_detach(plain), {base: param})

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from kernelet.base.errors import ShapeError
 from kernelet.graph.division import (
-    FALSE,
     TRUE,
     ZERO,
     add_index,
@@ -21,7 +20,6 @@ from kernelet.graph.division import (
     bounds_gate,
     divide_index,
     index_of,
-    less_index,
     modulo_index,
     scale_index,
     subtract_index,
@@ -88,13 +86,6 @@ def row_major_strides(shape: Shape) -> Shape:
         strides.append(step)
         step = multiply_dims(step, dim)
     return tuple(reversed(strides))
-
-
-def is_at_most(left: Dim, right: Dim) -> bool:
-    """Whether left <= right is proved."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left <= right
-    return less_index(index_of(right), index_of(left)) is FALSE
 
 
 def all_numbers(*tuples: Sequence[Dim]) -> bool:

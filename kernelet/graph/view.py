@@ -1,45 +1,30 @@
-"""Movement ops as arithmetic: where each element of a moved tensor lies.
+"""Movement ops as strides: which part of memory a moved tensor shows, and in which order.
 
-In:  chains of RESHAPE, PERMUTE, EXPAND, PAD, SHRINK and FLIP.
-Out: `ShapeTracker`s, which say what memory a tensor shares, and index expressions for lowering.
+In:  chains of RESHAPE, PERMUTE, EXPAND, PAD, SHRINK and FLIP whose sizes are numbers.
+Out: `ShapeTracker`s, which say what memory a tensor shares.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import final
+from typing import Any, final
 
-from kernelet.graph.division import (
-    TRUE,
-    ZERO,
-    and_gates,
-    index_of,
-    less_index,
-    maximum_index,
-    minimum_index,
-)
-from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.division import TRUE, and_gates, index_const, less_index
+from kernelet.graph.infer import Shape
 from kernelet.graph.movement import (
-    add_dims,
-    all_numbers,
-    as_dim,
     flatten_index,
-    is_at_most,
-    multiply_dims,
-    normal_shape,
-    product_of,
     reshape_groups,
     row_major_strides,
-    subtract_dims,
     unflatten_index,
 )
-from kernelet.graph.ops import MOVEMENT
+from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
-Box = tuple[tuple[Dim, Dim], ...]
-NumberBox = tuple[tuple[int, int], ...]
+Numbers = tuple[int, ...]
+Box = tuple[tuple[int, int], ...]
 
 
 # ---- one view ----
@@ -53,38 +38,65 @@ class View:
     Outside of `mask`, which holds (begin, end) for each axis, the result is 0.
     """
 
-    shape: Shape
-    strides: Shape
-    offset: Dim = 0
+    shape: Numbers
+    strides: Numbers
+    offset: int = 0
     mask: Box | None = None
 
     @staticmethod
     @lru_cache(maxsize=1 << 14)
     def create(
-        shape: Shape, strides: Shape | None = None, offset: Dim = 0, mask: Box | None = None
+        shape: Numbers, strides: Numbers | None = None, offset: int = 0, mask: Box | None = None
     ) -> View:
         """The view in normal form: row major by default, equal views are equal values."""
-        shape = normal_shape(shape)
         if 0 in shape:
             return View(shape, (0,) * len(shape))
-        steps = list(row_major_strides(shape) if strides is None else strides)
+        steps = list(numbers(row_major_strides(shape)) if strides is None else strides)
         if mask is not None:
-            mask = tuple(_clip(bounds, dim) for bounds, dim in zip(mask, shape, strict=True))
-            if any(is_at_most(end, begin) for begin, end in mask):
+            sides = zip(mask, shape, strict=True)
+            mask = tuple((max(begin, 0), min(end, size)) for (begin, end), size in sides)
+            if any(end <= begin for begin, end in mask):
                 return View(shape, (0,) * len(shape), 0, ((0, 0),) * len(shape))
             for axis, (begin, end) in enumerate(mask):
-                if subtract_dims(end, begin) == 1:
-                    offset = add_dims(offset, multiply_dims(steps[axis], begin))
+                if end - begin == 1:
+                    offset += steps[axis] * begin
                     steps[axis] = 0
-            if mask == tuple((0, dim) for dim in shape):
+            if mask == tuple((0, size) for size in shape):
                 mask = None
-        steps = [0 if dim == 1 else step for dim, step in zip(shape, steps, strict=True)]
+        steps = [0 if size == 1 else step for size, step in zip(shape, steps, strict=True)]
         return View(shape, tuple(steps), offset, mask)
 
+    @staticmethod
+    def of_movement(op: Op, arg: Any, shape: Numbers) -> View:  # noqa: ANN401 - as the op has it
+        """What one movement op sees of row-major elements of this shape."""
+        steps = numbers(row_major_strides(shape))
+        rows = list(zip(shape, steps, strict=True))
+        if op is Op.RESHAPE:
+            reshape_groups(shape, arg)  # refuses another number of elements
+            return View.create(arg)
+        if op is Op.PERMUTE:
+            return View.create(tuple(shape[a] for a in arg), tuple(steps[a] for a in arg))
+        if op is Op.EXPAND:
+            return View.create(arg, tuple(0 if size == 1 else step for size, step in rows))
+        if op is Op.FLIP:
+            turned = tuple(-step if axis in arg else step for axis, step in enumerate(steps))
+            return View.create(shape, turned, sum(steps[a] * (shape[a] - 1) for a in arg))
+        mask = None
+        bounds = arg
+        if op is Op.PAD:
+            bounds = [
+                (-before, size + after) for size, (before, after) in zip(shape, arg, strict=True)
+            ]
+            mask = tuple(
+                (-begin, size - begin) for size, (begin, _) in zip(shape, bounds, strict=True)
+            )
+        offset = sum(step * begin for step, (begin, _) in zip(steps, bounds, strict=True))
+        return View.create(tuple(end - begin for begin, end in bounds), steps, offset, mask)
+
     @property
-    def size(self) -> Dim:
+    def size(self) -> int:
         """The number of elements seen."""
-        return product_of(self.shape)
+        return math.prod(self.shape)
 
     @property
     def is_row_major(self) -> bool:
@@ -104,122 +116,24 @@ class View:
     @property
     def box(self) -> Box:
         """The (begin, end) of each axis outside of which the result is 0."""
-        return tuple((0, dim) for dim in self.shape) if self.mask is None else self.mask
-
-    def permute(self, order: tuple[int, ...]) -> View:
-        """Axis i of the result is axis order[i]."""
-        shape = tuple(self.shape[axis] for axis in order)
-        strides = tuple(self.strides[axis] for axis in order)
-        mask = None if self.mask is None else tuple(self.mask[axis] for axis in order)
-        return View.create(shape, strides, self.offset, mask)
-
-    def expand(self, shape: Shape) -> View:
-        """Repeat axes of size 1 (their stride is 0)."""
-        mask = None
-        if self.mask is not None:
-            sizes = zip(self.mask, self.shape, normal_shape(shape), strict=True)
-            mask = tuple(
-                (0, new) if old == 1 and bounds != (0, 0) else bounds for bounds, old, new in sizes
-            )
-        return View.create(shape, self.strides, self.offset, mask)
-
-    def pad(self, padding: Box) -> View:
-        """Add (before, after) zeros along each axis."""
-        offset, mask, shape = self.offset, [], []
-        axes = zip(self.shape, self.strides, self.box, padding, strict=True)
-        for dim, stride, (begin, end), (before, after) in axes:
-            offset = subtract_dims(offset, multiply_dims(stride, before))
-            mask.append((add_dims(begin, before), add_dims(end, before)))
-            shape.append(add_dims(dim, add_dims(before, after)))
-        return View.create(tuple(shape), self.strides, offset, tuple(mask))
-
-    def shrink(self, bounds: Box) -> View:
-        """Keep the elements from begin to end along each axis."""
-        offset, mask, shape = self.offset, [], []
-        axes = zip(self.strides, self.box, bounds, strict=True)
-        for stride, valid, (begin, end) in axes:
-            offset = add_dims(offset, multiply_dims(stride, begin))
-            mask.append((subtract_dims(valid[0], begin), subtract_dims(valid[1], begin)))
-            shape.append(subtract_dims(end, begin))
-        return View.create(
-            tuple(shape), self.strides, offset, None if self.mask is None else tuple(mask)
-        )
-
-    def flip(self, axes: tuple[int, ...]) -> View:
-        """Run backwards along `axes`."""
-        offset, strides, mask = self.offset, list(self.strides), list(self.box)
-        for axis in axes:
-            dim, (begin, end) = self.shape[axis], mask[axis]
-            last = subtract_dims(dim, 1)
-            offset = add_dims(offset, multiply_dims(strides[axis], last))
-            strides[axis] = multiply_dims(strides[axis], -1)
-            mask[axis] = (subtract_dims(dim, end), subtract_dims(dim, begin))
-        return View.create(self.shape, tuple(strides), offset, tuple(mask))
-
-    def reshape(self, shape: Shape) -> View | None:
-        """The same elements in order under other sizes; None when that is not one view."""
-        return _reshape_view(self, normal_shape(shape))
+        return tuple((0, size) for size in self.shape) if self.mask is None else self.mask
 
     def index(self, indices: Sequence[UOp]) -> tuple[UOp, UOp]:
         """The flat index of an element, and the gate that is false in the padding."""
-        flat = flatten_index(indices, self.strides, self.offset)
-        if self.mask is None:
-            return flat, TRUE
-        gates = []
-        for index, dim, (begin, end) in zip(indices, self.shape, self.mask, strict=True):
-            if begin != 0:
-                gates.append(less_index(index_of(add_dims(begin, -1)), index))
-            if end != dim:
-                gates.append(less_index(index, index_of(end)))
+        flat, gates = flatten_index(indices, self.strides, self.offset), [TRUE]
+        for index, size, (begin, end) in zip(indices, self.shape, self.box, strict=True):
+            if begin:
+                gates.append(less_index(index_const(begin - 1), index))
+            if end != size:
+                gates.append(less_index(index, index_const(end)))
         return flat, and_gates(*gates)
 
 
-def _clip(bounds: tuple[Dim, Dim], dim: Dim) -> tuple[Dim, Dim]:
-    begin, end = bounds
-    if isinstance(begin, int) and isinstance(end, int) and isinstance(dim, int):
-        return max(begin, 0), min(end, dim)
-    # Later pads move the mask, so it must not reach beyond the axis for any value of a variable.
-    clipped = minimum_index(index_of(end), index_of(dim))
-    return as_dim(maximum_index(index_of(begin), ZERO)), as_dim(clipped)
-
-
-@lru_cache(maxsize=1 << 13)
-def _reshape_view(view: View, shape: Shape) -> View | None:
-    if view.shape == shape:
-        return view
-    if 0 in shape:
-        return View.create(shape)
-    if view.is_blank:
-        return View.create(shape, mask=((0, 0),) * len(shape))
-    offset = view.offset
-    strides: list[Dim] = [0] * len(shape)
-    mask: list[tuple[Dim, Dim]] = [(0, dim) for dim in shape]
-    for group in reshape_groups(view.shape, shape):
-        part = View(
-            group.old_shape,
-            tuple(view.strides[axis] for axis in group.old_axes),
-            0,
-            tuple(view.box[axis] for axis in group.old_axes),
-        )
-        moved: View | None = part
-        if group.old_shape != group.new_shape:
-            moved = _split_axes(part, group.new_shape)
-        if moved is None:
-            return None
-        offset = add_dims(offset, moved.offset)
-        for axis, stride, bounds in zip(group.new_axes, moved.strides, moved.box, strict=True):
-            strides[axis], mask[axis] = stride, bounds
-    return View.create(shape, tuple(strides), offset, tuple(mask))
-
-
-def _split_axes(part: View, shape: Shape) -> View | None:
-    if all_numbers(part.shape, part.strides, shape, *part.box):
-        return _compose(part, View.create(shape))
-    joined = _join_axes(part)
-    if len(joined.shape) != 1 or joined.box[0] != (0, joined.shape[0]):
-        return None
-    strides = tuple(multiply_dims(joined.strides[0], step) for step in row_major_strides(shape))
-    return View.create(shape, strides, joined.offset)
+def numbers(shape: Shape) -> Numbers:
+    """The sizes of a shape, none of which is a variable."""
+    found = tuple(size for size in shape if isinstance(size, int))
+    assert len(found) == len(shape), f"a size of {shape} is a variable"
+    return found
 
 
 # ---- a view of a view ----
@@ -227,49 +141,7 @@ def _split_axes(part: View, shape: Shape) -> View | None:
 
 @lru_cache(maxsize=1 << 13)
 def merge_views(inner: View, outer: View) -> View | None:
-    """One view that sees what `outer` sees of what `inner` sees; None when there is none."""
-    if outer.is_blank or 0 in outer.shape:
-        return outer
-    if inner.is_blank:
-        return View.create(outer.shape, mask=((0, 0),) * len(outer.shape))
-    if inner.is_row_major:
-        offset = add_dims(inner.offset, outer.offset)
-        return View.create(outer.shape, outer.strides, offset, outer.mask)
-    if outer.is_contiguous and outer.size == inner.size:
-        return inner.reshape(outer.shape)
-    for view in (inner, outer):
-        if not all_numbers(view.shape, view.strides, (view.offset,), *view.box):
-            return None
-    return _compose(inner, outer)
-
-
-def _join_axes(view: View) -> View:
-    """The same flat elements with as few axes as can be; at least one."""
-    joined: list[tuple[Dim, Dim, Dim, Dim]] = []
-    offset = view.offset
-    for size, stride, (begin, end) in zip(view.shape, view.strides, view.box, strict=True):
-        axis = (size, stride, begin, end)
-        if joined:
-            outer_size, outer_stride, outer_begin, outer_end = joined[-1]
-            total = multiply_dims(outer_size, size)
-            first = multiply_dims(outer_begin, size)
-            if subtract_dims(outer_end, outer_begin) == 1:
-                # One row is seen: its own stride is free, so let it continue the inner one.
-                jump = subtract_dims(outer_stride, multiply_dims(size, stride))
-                offset = add_dims(offset, multiply_dims(outer_begin, jump))
-                joined[-1] = (total, stride, add_dims(first, begin), add_dims(first, end))
-                continue
-            if (begin, end) == (0, size) and outer_stride == multiply_dims(size, stride):
-                joined[-1] = (total, stride, first, multiply_dims(outer_end, size))
-                continue
-        joined.append(axis)
-    shape = tuple(axis[0] for axis in joined)
-    strides = tuple(axis[1] for axis in joined)
-    return View(shape, strides, offset, tuple((axis[2], axis[3]) for axis in joined))
-
-
-def _compose(inner: View, outer: View) -> View | None:
-    """`merge_views` for numbers.
+    """One view that sees what `outer` sees of what `inner` sees; None when there is none.
 
     A point x of `outer` has number n(x) in `inner`, whose digits in the mixed radix of the inner
     shape are the inner coordinates. If they are linear in x on the box of `outer`, a step along an
@@ -277,22 +149,26 @@ def _compose(inner: View, outer: View) -> View | None:
     the inner shape are the digits, since digits are unique. So reading the digits at the corner
     and one step away from it, then checking the range, finds every merge there is.
     """
+    if outer.is_blank or 0 in outer.shape:
+        return outer
+    if inner.is_blank:
+        return View.create(outer.shape, mask=((0, 0),) * len(outer.shape))
+    if inner.is_row_major:
+        return View.create(outer.shape, outer.strides, inner.offset + outer.offset, outer.mask)
     inner = _join_axes(inner)
-    sizes, outer_strides, box = _numbers(inner.shape), _numbers(outer.strides), _number_box(outer)
-    (corner,) = _numbers((outer.offset,))
-    corner += sum(step * begin for step, (begin, _) in zip(outer_strides, box, strict=True))
-    start = _digits(corner, sizes)
+    box, seen = outer.box, outer.box
+    corner = outer.offset + _dot(outer.strides, [begin for begin, _ in box])
+    start = _digits(corner, inner.shape)
     moves: list[list[int]] = []  # for each outer axis, how a step changes each inner coordinate
-    for step, (begin, end) in zip(outer_strides, box, strict=True):
-        moved = _digits(corner + step, sizes) if end - begin > 1 else start
+    for step, (begin, end) in zip(outer.strides, box, strict=True):
+        moved = _digits(corner + step, inner.shape) if end - begin > 1 else start
         moves.append([after - before for before, after in zip(start, moved, strict=True)])
-    (offset,) = _numbers((inner.offset,))
+    offset = inner.offset
     strides = [0] * len(moves)
-    seen = box
-    inner_axes = zip(sizes, _numbers(inner.strides), _number_box(inner), strict=True)
+    inner_axes = zip(inner.shape, inner.strides, inner.box, strict=True)
     for axis, (size, pitch, wanted) in enumerate(inner_axes):
         factors = [move[axis] for move in moves]
-        origin = start[axis] - sum(f * begin for f, (begin, _) in zip(factors, box, strict=True))
+        origin = start[axis] - _dot(factors, [begin for begin, _ in box])
         low, high = _range_of(origin, factors, box)
         if low < 0 or high >= size:
             return None
@@ -305,17 +181,31 @@ def _compose(inner: View, outer: View) -> View | None:
     return View.create(outer.shape, tuple(strides), offset, seen)
 
 
-def _numbers(dims: Shape) -> tuple[int, ...]:
-    return tuple(dim for dim in dims if isinstance(dim, int))
+def _join_axes(view: View) -> View:
+    """The same flat elements with as few axes as can be; at least one."""
+    joined: list[tuple[int, int, int, int]] = []
+    offset = view.offset
+    for size, stride, (begin, end) in zip(view.shape, view.strides, view.box, strict=True):
+        if joined:
+            above, step, first, last = joined[-1]
+            if last - first == 1:
+                # One row is seen: its own stride is free, so let it continue the inner one.
+                offset += first * (step - size * stride)
+                joined[-1] = (above * size, stride, first * size + begin, first * size + end)
+                continue
+            if (begin, end) == (0, size) and step == size * stride:
+                joined[-1] = (above * size, stride, first * size, last * size)
+                continue
+        joined.append((size, stride, begin, end))
+    shape, strides = tuple(row[0] for row in joined), tuple(row[1] for row in joined)
+    return View(shape, strides, offset, tuple((begin, end) for _, _, begin, end in joined))
 
 
-def _number_box(view: View) -> NumberBox:
-    return tuple(
-        (begin, end) for begin, end in view.box if isinstance(begin, int) and isinstance(end, int)
-    )
+def _dot(factors: Sequence[int], values: Sequence[int]) -> int:
+    return sum(factor * value for factor, value in zip(factors, values, strict=True))
 
 
-def _digits(number: int, sizes: tuple[int, ...]) -> list[int]:
+def _digits(number: int, sizes: Numbers) -> list[int]:
     digits = []
     for size in reversed(sizes):
         digits.append(number % size)
@@ -323,7 +213,7 @@ def _digits(number: int, sizes: tuple[int, ...]) -> list[int]:
     return digits[::-1]
 
 
-def _range_of(origin: int, factors: Sequence[int], box: NumberBox) -> tuple[int, int]:
+def _range_of(origin: int, factors: Sequence[int], box: Box) -> tuple[int, int]:
     """The least and the greatest origin + sum(factors * x) for x in the box."""
     low = high = origin
     for factor, (begin, end) in zip(factors, box, strict=True):
@@ -332,9 +222,7 @@ def _range_of(origin: int, factors: Sequence[int], box: NumberBox) -> tuple[int,
     return low, high
 
 
-def _narrow(
-    box: NumberBox, origin: int, factors: Sequence[int], wanted: tuple[int, int]
-) -> NumberBox | None:
+def _narrow(box: Box, origin: int, factors: Sequence[int], wanted: tuple[int, int]) -> Box | None:
     """The points of the box with origin + sum(factors * x) in `wanted`; None if they are no box."""
     parts, rest = list(box), list(factors)
     for axis in sorted(range(len(rest)), key=lambda axis: -abs(factors[axis])):
@@ -377,15 +265,15 @@ class ShapeTracker:
     @staticmethod
     def from_shape(shape: Shape) -> ShapeTracker:
         """Memory as it is, row major."""
-        return ShapeTracker((View.create(shape),))
+        return ShapeTracker((View.create(numbers(shape)),))
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Numbers:
         """The sizes of the axes seen."""
         return self.views[-1].shape
 
     @property
-    def size(self) -> Dim:
+    def size(self) -> int:
         """The number of elements seen."""
         return self.views[-1].size
 
@@ -394,8 +282,9 @@ class ShapeTracker:
         """Whether element number n seen is element n of the memory."""
         return len(self.views) == 1 and self.views[0].is_contiguous
 
-    def _replace_last(self, *views: View) -> ShapeTracker:
-        stack = [*self.views[:-1], *views]
+    def move(self, op: Op, arg: object) -> ShapeTracker:
+        """What a movement op sees of this."""
+        stack = [*self.views, View.of_movement(op, arg, self.shape)]
         while len(stack) > 1:
             merged = merge_views(stack[-2], stack[-1])
             if merged is None:
@@ -403,37 +292,29 @@ class ShapeTracker:
             stack[-2:] = [merged]
         return ShapeTracker(tuple(stack))
 
-    def reshape(self, shape: Shape) -> ShapeTracker:
+    def reshape(self, shape: Numbers) -> ShapeTracker:
         """The same elements in order under other sizes."""
-        reshaped = self.views[-1].reshape(shape)
-        if reshaped is None:
-            return self._replace_last(self.views[-1], View.create(shape))
-        return self._replace_last(reshaped)
+        return self.move(Op.RESHAPE, shape)
 
-    def permute(self, order: tuple[int, ...]) -> ShapeTracker:
+    def permute(self, order: Numbers) -> ShapeTracker:
         """Axis i of the result is axis order[i]."""
-        return self._replace_last(self.views[-1].permute(order))
+        return self.move(Op.PERMUTE, order)
 
-    def expand(self, shape: Shape) -> ShapeTracker:
+    def expand(self, shape: Numbers) -> ShapeTracker:
         """Repeat axes of size 1."""
-        return self._replace_last(self.views[-1].expand(shape))
+        return self.move(Op.EXPAND, shape)
 
     def pad(self, padding: Box) -> ShapeTracker:
         """Add (before, after) zeros along each axis."""
-        return self._replace_last(self.views[-1].pad(padding))
+        return self.move(Op.PAD, padding)
 
     def shrink(self, bounds: Box) -> ShapeTracker:
         """Keep the elements from begin to end along each axis."""
-        return self._replace_last(self.views[-1].shrink(bounds))
+        return self.move(Op.SHRINK, bounds)
 
-    def flip(self, axes: tuple[int, ...]) -> ShapeTracker:
+    def flip(self, axes: Numbers) -> ShapeTracker:
         """Run backwards along `axes`."""
-        return self._replace_last(self.views[-1].flip(axes))
-
-    def move(self, node: UOp) -> ShapeTracker:
-        """What the movement op of `node` sees of this."""
-        moved: ShapeTracker = getattr(self, node.op.name.lower())(node.arg)
-        return moved
+        return self.move(Op.FLIP, axes)
 
     def index(self, indices: Sequence[UOp]) -> tuple[UOp, UOp]:
         """The element of the memory behind an index, and the gate that is false in padding."""
@@ -445,18 +326,15 @@ class ShapeTracker:
         return flat, and_gates(*gates)
 
     def strided_view(self) -> View | None:
-        """The view by numbers alone (shape, strides, offset) that shows this without a copy.
+        """The one view (shape, strides, offset) that shows this without a copy.
 
-        None when there is padding, a variable, or more than one view.
+        None when there is padding, or more than one view.
         """
-        view = self.views[0]
-        if len(self.views) > 1 or view.mask is not None:
-            return None
-        return view if all_numbers(view.shape, view.strides, (view.offset,)) else None
+        return self.views[0] if len(self.views) == 1 and self.views[0].mask is None else None
 
 
 def tracker_of(node: UOp) -> tuple[UOp, ShapeTracker]:
-    """The first node below that is no movement op, and how `node` sees it."""
+    """The first node below that is no movement op, and how `node` sees it; no size is a variable."""
     chain = []
     while node.op in MOVEMENT and "tracker" not in node.cache:
         chain.append(node)
@@ -467,6 +345,6 @@ def tracker_of(node: UOp) -> tuple[UOp, ShapeTracker]:
         else (node, ShapeTracker.from_shape(node.shape))
     )
     for moved in reversed(chain):
-        found = found[0], found[1].move(moved)
+        found = found[0], found[1].move(moved.op, moved.arg)
         moved.cache["tracker"] = found
     return found

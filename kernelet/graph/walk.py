@@ -74,7 +74,8 @@ def _map_nested(part: object, function: Callable[[UOp], UOp]) -> object:
         return part
     found = function(part)
     # A size whose value became known is a plain number again.
-    return found.arg if found.op is Op.CONST else found
+    low, high = found.bounds
+    return int(low) if low == high else found
 
 
 def sizes_of(node: UOp) -> Iterator[UOp]:

@@ -14,10 +14,8 @@ from kernelet.graph.division import (
     less_index,
     modulo_index,
     scale_index,
-    substitute_index,
 )
-from kernelet.graph.infer import Dim, max_dim
-from kernelet.graph.movement import multiply_dims
+from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.view import ShapeTracker, View, merge_views, tracker_of
@@ -222,75 +220,6 @@ def test_a_stack_divides_where_views_do_not_merge() -> None:
     assert flat is add_index(column, scale_index(modulo_index(i, 3), 4))
 
 
-# ---- variable sizes ----
-
-N = UOp.variable("n", 1, 32)
-START = UOp.variable("start", 0, 31)
-
-
-def test_sizes_are_in_normal_form() -> None:
-    tracker = fresh(32, 4).shrink(((START, START + 1), (0, 4)))
-    assert tracker.shape == (1, 4)
-    assert only_view(tracker).offset is multiply_dims(START, 4)
-
-
-def test_the_greatest_size_of_a_variable_view_is_known() -> None:
-    tracker = fresh(32, 4).shrink(((0, N), (0, 4)))
-    assert tracker.shape == (N, 4)
-    assert max_dim(tracker.size) == 128
-
-
-def test_movement_of_variable_axes_is_one_view() -> None:
-    tracker = fresh(2, 32, 8).shrink(((0, 2), (0, N), (0, 8))).reshape((2, N, 2, 4))
-    tracker = tracker.permute((0, 2, 1, 3)).reshape((2, 2, 1, N, 4)).expand((2, 2, 5, N, 4))
-    view = only_view(tracker)
-    assert view.shape == (2, 2, 5, N, 4)
-    assert view.strides == (256, 4, 0, 8, 1)
-
-
-def test_variable_sizes_occur_in_strides() -> None:
-    view = only_view(fresh(3, N, 4).permute((1, 0, 2)))
-    assert view.strides == (4, multiply_dims(N, 4), 1)
-
-
-def test_a_variable_outer_axis_joins_and_splits() -> None:
-    tracker = fresh(N, 4, 6)
-    line = tracker.reshape((N * 4, 6))
-    assert only_view(line).strides == (6, 1)
-    assert line.reshape((N, 4, 6)) == tracker
-    assert only_view(fresh(N, 4, 6).permute((2, 0, 1)).reshape((6, N * 4))).strides == (1, 6)
-
-
-def test_axes_that_do_not_join_stack() -> None:
-    tracker = fresh(4, N).permute((1, 0)).reshape((N * 4,))
-    assert len(tracker.views) == 2
-    assert tracker.reshape((N, 4)) == fresh(4, N).permute((1, 0))
-
-
-def test_variable_axes_flip_and_pad() -> None:
-    (i,) = loops(N)
-    flipped = fresh(N).flip((0,))
-    assert flipped.index((i,))[0] is add_index(N, add_index(scale_index(i, -1), index_const(-1)))
-    assert flipped.flip((0,)) == fresh(N)
-    padded = fresh(N).pad(((1, 2),))
-    assert padded.shape == (add_index(N, index_const(3)),)
-    assert padded.shrink(((1, N + 1),)) == fresh(N)
-
-
-def test_a_mask_cut_by_a_variable_axis_stays_out_of_later_padding() -> None:
-    tracker = fresh(2).pad(((0, 2),)).shrink(((0, N),)).pad(((0, 1),))
-    (i,) = loops(add_index(N, index_const(1)))
-    gate = substitute_index(tracker.index((i,))[1], {N: index_const(1), i: index_const(1)})
-    assert gate is FALSE
-
-
-def test_a_window_that_moves_reads_at_its_start() -> None:
-    i, j = loops(N, 4)
-    flat, gate = fresh(64, 4).shrink(((START, START + N), (0, 4))).index((i, j))
-    expected = add_index(add_index(scale_index(i, 4), j), scale_index(START, 4))
-    assert (flat, gate) == (expected, TRUE)
-
-
 # ---- nodes ----
 
 
@@ -336,8 +265,7 @@ def test_a_strided_view_is_given_in_numbers() -> None:
     [
         fresh(4).pad(((1, 0),)),
         fresh(3, 4).permute((1, 0)).reshape((12,)),
-        fresh(32).shrink(((0, N),)),
     ],
 )
-def test_padding_stacks_and_variables_have_no_strided_view(tracker: ShapeTracker) -> None:
+def test_padding_and_stacks_have_no_strided_view(tracker: ShapeTracker) -> None:
     assert tracker.strided_view() is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import TRUE, and_gates, index_const, index_of, substitute_index
 from kernelet.graph.infer import Dim, Shape, max_dim
-from kernelet.graph.movement import movement_index, multiply_dims, normal_shape, row_major_strides
+from kernelet.graph.movement import movement_index, multiply_dims, row_major_strides
 from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.view import ShapeTracker, View, merge_views, tracker_of
@@ -282,16 +282,6 @@ def array_at(node: UOp, length: int) -> Array:
 
 def bound(index: UOp, length: int) -> UOp:
     return substitute_index(index, {LENGTH: index_const(length)})
-
-
-@given(variable_chains(), st.integers(1, 4))
-@settings(max_examples=300, deadline=None)
-def test_variable_trackers_see_what_numpy_sees(node: UOp, length: int) -> None:
-    expected = array_at(node, length)
-    base, tracker = tracker_of(node)
-    assert tracker.shape == normal_shape(node.shape)
-    flat, gate = (bound(part, length) for part in tracker.index(loops(node.shape)))
-    np.testing.assert_array_equal(read(flat, gate, expected.shape, base.arg.size), expected)
 
 
 @given(variable_chains(), st.integers(1, 4))
