@@ -38,6 +38,7 @@ SCRATCH_BYTES = 1 << 15  # the largest row kept in scratch
 TILE_ROWS = 8
 DOT_TILE = 4
 GATHER_COST = 3.0  # reading lanes one by one and putting them together
+SHARING_ROWS = 4  # how many times cheaper gathered lanes are at most, for the rows of a tile
 FINISH_COST = 24  # joining the lanes of one accumulator
 
 
@@ -119,7 +120,7 @@ def _rows_of(site: Site, load: UOp, variable: UOp) -> int:
     if site.stage == 0 or variable.arg.kind != "loop":
         return 1
     sizes = [size_of(v) for v in site.loops if v not in moves and v.arg.kind == "loop"]
-    return min(TILE_ROWS, max(sizes, default=1))
+    return min(SHARING_ROWS, max(sizes, default=1))
 
 
 def _scalar_cost(site: Site) -> float:
