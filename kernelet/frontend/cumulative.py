@@ -22,6 +22,8 @@ from kernelet.graph.ops import Op
 
 _BLOCK = 16
 _UNBLOCKED = 32
+_LONG = 1 << 17
+_PARTS = 64
 
 _TensorT = TypeVar("_TensorT", bound="Cumulative")
 
@@ -33,6 +35,7 @@ class _Scan(Generic[_TensorT]):
     fold: Callable[[_TensorT], _TensorT]
     combine: Callable[[_TensorT, _TensorT], _TensorT]
     identity: Scalar
+    op: Op = Op.ADD
 
 
 class Cumulative(Reduction):
@@ -47,12 +50,12 @@ class Cumulative(Reduction):
 
     def cumprod(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
-        scan: _Scan[Self] = _Scan(_folding(Op.MUL), operator.mul, 1)
+        scan: _Scan[Self] = _Scan(_folding(Op.MUL), operator.mul, 1, Op.MUL)
         return self._accumulated(scan, axis if dim is None else dim)
 
     def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
         wanted = sum_dtype(self.dtype)
-        return self.cast(accumulator_dtype(wanted))._scan_axis(scan, axis).cast(wanted)
+        return self.cast(accumulator_dtype(wanted))._running(scan, axis).cast(wanted)
 
     def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
         """The greatest element so far, and where it was last met; NaN wins."""
@@ -81,9 +84,44 @@ class Cumulative(Reduction):
         if self.dtype.is_bool:
             return self.cast(dtypes.int32)._running_max(axis).cast(dtypes.bool)
         scan: _Scan[Self] = _Scan(
-            _folding(Op.MAX), lambda left, right: left.maximum(right), self.dtype.min
+            _folding(Op.MAX), lambda left, right: left.maximum(right), self.dtype.min, Op.MAX
         )
-        return self._scan_axis(scan, axis)
+        return self._running(scan, axis)
+
+    def _running(self, scan: _Scan[Self], axis: int) -> Self:
+        """The scan as its plain formula: element i folds what is at most at i."""
+        place = self.axis(axis)
+        if self.ndim == 0 or 0 in self.shape:
+            return self
+        found = self._in_parts(scan, place)
+        if scan.op is Op.ADD or not self.dtype.is_float:
+            return found
+        # The derivative of the blocks takes less work than that of the formula.
+        return found._known_as("identity", self._scan_axis(scan, place))
+
+    def _in_parts(self, scan: _Scan[Self], axis: int) -> Self:
+        """A long axis alone is cut into parts to work on side by side, to which is added later."""
+        size, total = self.shape[axis], self._count(self.axes(None))
+        parts = 1
+        if isinstance(size, int) and size >= _LONG and total == size:
+            parts = next((p for p in range(_PARTS, 1, -1) if size % p == 0), 1)
+        if parts == 1:
+            return self._folded(scan, axis, False)
+        shape = self.shape
+        assert isinstance(size, int)
+        cut = self._reshape((*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
+        before = cut._fold(scan.op, (axis + 1,), True)._folded(scan, axis, True)
+        return scan.combine(cut._folded(scan, axis + 1, False), before)._reshape(shape)
+
+    def _folded(self, scan: _Scan[Self], axis: int, strict: bool) -> Self:
+        """Each element of an axis folds the part of the axis up to it, or before it if `strict`."""
+        first, length, last = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
+        ones = (1,) * len(last)
+        row = self._arange(length)._reshape((length, 1, *ones))
+        seen = self._arange(length)._reshape((length, *ones)) < (row if strict else row + 1)
+        rows = self._reshape((*first, 1, length, *last))._expand((*first, length, length, *last))
+        masked = seen.where(rows, self._full(scan.identity, (), self.dtype))
+        return masked._fold(scan.op, (axis + 1,), False)
 
     def _scan_axis(self, scan: _Scan[Self], axis: int) -> Self:
         place = self.axis(axis)

@@ -141,3 +141,12 @@ def place_value(readings: Sequence[Reading], shape: Shape, least: int = 1) -> Bo
         if found is not None and found.size >= least:
             best = found
     return best
+
+
+def running_box(box: Box, readings: Sequence[Reading], shape: Shape, axis: int) -> Box:
+    """The box at the innermost loop that moves it along `axis`, whatever is inside that loop."""
+    moving = [n for n, variable in enumerate(box.place) if variable in ranges_in(box.lo[axis])]
+    if not moving:
+        return box
+    outer = box.place[: moving[-1] + 1]
+    return box_at(outer, [reading.index for reading in readings], shape) or box

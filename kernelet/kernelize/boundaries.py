@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, index_of
+from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
 from kernelet.graph.infer import Shape
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import Box, Chain, Index, Reading, place_value, ranges_in
 from kernelet.graph.reuse import elements_read, is_contraction
 from kernelet.graph.reuse import numel as numel
+from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory
@@ -80,6 +81,7 @@ class _Boundaries:
         self.way_numbers: dict[tuple[UOp, int], int] = {}
         self.outputs: dict[UOp, Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
+        self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
         self.counts = 0
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
@@ -271,6 +273,8 @@ class _Boundaries:
         return False
 
     def _keep_reduction(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+        if scan_of(node) is not None:
+            return len(kernels) > 1 or not all(self._runs(node, kernel) for kernel in kernels)
         if len(kernels) > 1:
             small = numel(node.src[0].shape) <= REPEATED_ELEMENTS
             if not small or is_contraction(node):
@@ -348,13 +352,31 @@ class _Boundaries:
         alone = node.op is Op.REDUCE and len(self.readers[node]) == 1
         return node if alone and is_contraction(node) else None
 
+    def _runs(self, node: UOp, kernel: UOp) -> bool:
+        """Whether the results of a kernel follow a scan, each one read where it is used up."""
+        scan = scan_of(node)
+        ((index, chain), *others) = self.readings[node][kernel].items()
+        outputs = self.outputs[kernel]
+        assert scan is not None
+        if others or chain != outputs or frozenset().union(*map(ranges_in, index)) != {*outputs}:
+            return False
+        place, last = index[scan.axis], add_index(index_of(node.shape[scan.axis]), index_const(-1))
+        mirrored = subtract_index(last, place)
+        if place not in outputs and mirrored not in outputs:
+            return False
+        along = (place, scan.backwards) if place in outputs else (mirrored, not scan.backwards)
+        if self.running.setdefault(kernel, along) != along:
+            return False
+        self.fused[kernel].append(frozenset(outputs))
+        return True
+
     def _agrees(self, kernel: UOp, needed: frozenset[UOp]) -> bool:
         """Whether the output loops can be ordered so that every fused reduction has its own first."""
         return all(needed <= other or other <= needed for other in self.fused[kernel])
 
     def _is_absorbed(self, node: UOp) -> bool:
         """Whether a sum is right below another sum, so that they are one sum over more axes."""
-        if node.arg.op is not Op.ADD:
+        if node.arg.op is not Op.ADD or scan_of(node) is not None:
             return False
         while True:
             readers = self.readers[node]

@@ -21,8 +21,10 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
 from kernelet.lower.chains import chain_plan
 from kernelet.lower.nest import NestWriter
+from kernelet.lower.running import Running, running_axis, running_transforms
 from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
+    Follow,
     GroupLanes,
     Nest,
     Parallel,
@@ -256,14 +258,19 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     merged = merge_axes(analysis)
     if any(len(group) > 1 for group in merged):
         analysis = Analysis(kernel, Plan(merged=merged))
-    order = _dependent_first(analysis)
+    running = running_axis(analysis)
+    if running is not None:
+        follow = Follow(running.axis, 1, running.backwards)
+        analysis = Analysis(kernel, replace(analysis.plan, root=(follow,)))
+    order = _dependent_first(analysis) if running is None else None
     if order is not None:
         plan = replace(analysis.plan, root=(Reorder(order),))
         analysis = Analysis(kernel, plan)
     stored = _worth_storing(analysis)
     if stored:
         analysis = Analysis(kernel, replace(analysis.plan, stored=stored))
-    return _Planner(analysis, target).plan()
+    planner = _Planner(analysis, target)
+    return planner.plan() if running is None else planner.running_plan(running)
 
 
 def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:
@@ -332,6 +339,18 @@ class _Planner:
             if dot.variable is not None
         )
         return replace(analysis.plan, root=tuple(root), grouped=grouped, lanes=self.widest)
+
+    def running_plan(self, running: Running) -> Plan:
+        """The loops for running reductions; others in the kernel have lanes of their own."""
+        analysis = self.analysis
+        shared = self.target.threads > 1 and analysis.work >= THREAD_WORK
+        root = running_transforms(analysis, running, self.target, shared=shared)
+        numbers = {site.stage for site in analysis.sites} - {0}
+        dots = {number: _best_dot(analysis, number, self.widest) for number in sorted(numbers)}
+        grouped = tuple(
+            (n, self._group(dot, False)) for n, dot in dots.items() if dot.variable is not None
+        )
+        return replace(analysis.plan, root=root, grouped=grouped, lanes=self.widest)
 
     def _axis(self, variable: UOp) -> int:
         return self.analysis.nest[self.analysis.ranges.index(variable)].axis

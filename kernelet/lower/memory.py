@@ -49,7 +49,7 @@ def _width(accesses: list[tuple[UOp, int | None]]) -> int:
             return 0
         if lanes != width and (node.op is Op.STORE or lanes != 1):
             return 0
-        if lanes == width and where % width:
+        if lanes == width and where % width and node.op is Op.STORE:
             return 0
     return width
 
@@ -61,10 +61,19 @@ def _in_register(node: UOp, sources: tuple[UOp, ...], width: int) -> UOp:
     size = -(-arg.size // width)
     register = UOp(Op.SCRATCH, dtype, (), ScratchArg(arg.number, size, True))
     number, lane = divmod(offset.arg, width)
-    address = UOp(Op.INDEX, dtypes.index, (register, index_const(number)))
+    first, second = (
+        UOp(Op.INDEX, dtypes.index, (register, index_const(n))) for n in (number, number + 1)
+    )
     if node.op is Op.STORE:
-        return node.replace(src=(address, sources[1]))
-    value = UOp(Op.LOAD, dtype, (address,))
-    if _lanes(node) == width:
+        return node.replace(src=(first, sources[1]))
+    value = UOp(Op.LOAD, dtype, (first,))
+    if _lanes(node) < width:
+        return UOp(Op.EXTRACT, node.dtype, (value,), lane)
+    if not lane:
         return value
-    return UOp(Op.EXTRACT, node.dtype, (value,), lane)
+    # The end of one register and the start of the next.
+    values = [value] * (width - lane) + [UOp(Op.LOAD, dtype, (second,))] * lane
+    parts = [
+        UOp(Op.EXTRACT, dtype.scalar, (part,), (lane + n) % width) for n, part in enumerate(values)
+    ]
+    return UOp(Op.VECTORIZE, dtype, tuple(parts))

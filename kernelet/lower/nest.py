@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
     TRUE,
     ZERO,
@@ -22,11 +22,13 @@ from kernelet.graph.division import (
     scale_index,
 )
 from kernelet.graph.infer import Dim
-from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain
+from kernelet.graph.scan import identity_of
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.panels import stage_loads
+from kernelet.lower.scan import carry_of
 from kernelet.lower.stage import (
     Stage,
     Staging,
@@ -34,44 +36,10 @@ from kernelet.lower.stage import (
     root_nest,
     target_address,
 )
+from kernelet.lower.statements import Statements, combine, store, wrap
 from kernelet.lower.transforms import GroupLanes, Loop, Plan
 
-Statements = list[UOp]
 Writer = Callable[[Chain], Statements]
-
-
-def identity_of(op: Op, dtype: DType) -> Scalar:
-    """The value that changes nothing when combined by `op`."""
-    if op is Op.MAX:
-        return dtype.min
-    identity = OP_TABLE[op].identity
-    assert identity is not None, f"{op.name} has no identity"
-    return identity
-
-
-def combine(op: Op, address: UOp, dtype: DType, value: UOp) -> UOp:
-    """Add a value to an accumulator: acc += where(gate, x, 0)  ->  acc = where(gate, acc + x, acc)
-
-    The second form is one masked instruction.
-    """
-    total = UOp(Op.LOAD, dtype, (address,))
-    if op is Op.ADD and value.op is Op.WHERE:
-        gate, kept, other = value.src
-        if other.op is Op.CONST and other.arg == 0:
-            return store(address, gate.where(total.alu(op, kept), total))
-    return store(address, total.alu(op, value))
-
-
-def store(address: UOp, value: UOp) -> UOp:
-    """The statement that writes one element."""
-    return UOp(Op.STORE, dtypes.void, (address, value))
-
-
-def wrap(loops: Chain, statements: Statements) -> Statements:
-    """The statements inside plain loops, the first loop outermost."""
-    for variable in reversed(loops):
-        statements = [UOp(Op.LOOP, dtypes.void, (variable, *statements))]
-    return statements
 
 
 class NestWriter(Staging):
@@ -81,6 +49,8 @@ class NestWriter(Staging):
         super().__init__(kernel, plan)
         self.writers: dict[UOp, Writer] = {}
         self.placed: dict[Chain, list[UOp]] = {}
+        self.before: dict[UOp, Statements] = {}  # loop -> what is done once, before it
+        self.carried: set[UOp] = set()
         self.block = kernel
         self.root_ranges: Chain = ()
 
@@ -123,7 +93,7 @@ class NestWriter(Staging):
             return inside(chain)
         chain = (*chain, loops[0])
         body = self._written_at(chain) + self._nest(loops[1:], chain, inside)
-        return [UOp(Op.LOOP, dtypes.void, (loops[0], *body))]
+        return [*self.before.get(loops[0], ()), UOp(Op.LOOP, dtypes.void, (loops[0], *body))]
 
     # ---- the outputs ----
 
@@ -158,6 +128,12 @@ class NestWriter(Staging):
     # ---- reductions ----
 
     def _reduction(self, stage: Stage) -> Writer:
+        carry = carry_of(self, stage)
+        if carry is not None:
+            self.carried.add(stage.node)
+            self.before.setdefault(carry.loop, []).extend(carry.start())
+            step = carry.step()
+            return lambda chain: self._nest(carry.own, chain, lambda _: step)
         group = self.grouped.get(stage.number)
         node = stage.node
         own, tile = stage.loops(tile=False), stage.loops(tile=True)

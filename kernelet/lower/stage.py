@@ -40,8 +40,10 @@ from kernelet.graph.placement import (
     Reading,
     is_computed,
     place_value,
+    running_box,
     split_index,
 )
+from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of, rebuild
 from kernelet.lower.transforms import (
@@ -150,6 +152,7 @@ class Staging:
         self.stages: dict[UOp, Stage] = {}
         self.addresses: dict[UOp, tuple[Stage, Index]] = {}
         self.grouped = dict(plan.grouped)
+        self.loop_of: dict[UOp, Loop] = {}
         self.evaluations: dict[UOp, int] = {}
         self.candidate_order = tuple(inner)
         self.candidates = set(inner)
@@ -161,6 +164,7 @@ class Staging:
             size = index_of(loop.size)
             arg = RangeArg(next(self.numbers), loop.kind)
             made.append(UOp(Op.RANGE, dtypes.index, (size,), arg))
+        self.loop_of.update(zip(made, nest, strict=True))
         return tuple(made)
 
     # ---- reading ----
@@ -250,7 +254,11 @@ class Staging:
         readings = [Reading(access.index, access.chain) for access in stage.accesses]
         held = self.held.get(stage.node)
         least = held.least if held else 1
-        stage.place, stage.lo, stage.sizes = place_value(readings, stage.node.shape, least)
+        box = place_value(readings, stage.node.shape, least)
+        scan = scan_of(stage.node)
+        if scan is not None:
+            box = running_box(box, readings, stage.node.shape, scan.axis)
+        stage.place, stage.lo, stage.sizes = box
         stage.nest = self._held_nest(stage, held) if held else self._box_nest(stage)
         stage.ranges = self.open_ranges(stage.nest)
 
@@ -275,11 +283,13 @@ class Staging:
         return _tile_last(tuple(nest) if vectors else self._with_lanes(stage, tuple(nest)))
 
     def _with_lanes(self, stage: Stage, nest: Nest) -> Nest:
-        """Lanes along the last axis of a value, if it is long enough."""
-        last = len(stage.sizes) - 1
-        is_plain = nest and nest[-1] == Loop(last, stage.sizes[last])
-        fits = stage.node.op is not Op.REDUCE and stage.sizes[-1:] >= (self.plan.lanes,)
-        if not is_plain or not fits or self.plan.lanes == 1:
+        """Lanes along what lies side by side in its scratch, if that is long enough."""
+        if not nest or self.plan.lanes == 1:
+            return nest
+        last, size = nest[-1].axis, stage.sizes[nest[-1].axis]
+        alone = stage.node.op is not Op.REDUCE and last == len(stage.sizes) - 1
+        fits = (alone or scan_of(stage.node) is not None) and size >= self.plan.lanes
+        if nest[-1] != Loop(last, size) or not fits:
             return nest
         return Split(last, self.plan.lanes, "vector").apply(nest)
 
@@ -346,6 +356,7 @@ def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:
         while below.op in MOVEMENT and below.op is not Op.EXPAND and len(consumers[below]) == 1:
             below = below.src[0]
         inner = below.op is Op.REDUCE and below.arg.op is Op.ADD and len(consumers[below]) == 1
+        inner = inner and scan_of(below) is None
         found[node] = (below, *found.pop(below)) if inner else ()
     return found
 

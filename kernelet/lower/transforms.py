@@ -13,8 +13,10 @@ from kernelet.graph.division import (
     ZERO,
     add_index,
     index_const,
+    index_of,
     minimum_index,
     scale_index,
+    subtract_index,
 )
 from kernelet.graph.infer import Dim
 from kernelet.graph.uop import UOp
@@ -25,7 +27,8 @@ class Loop:
     """One loop: each iteration moves `stride` elements along `axis`.
 
     `limit` is the last start that a tile may have: an axis that the tile does not divide ends with
-    a tile that overlaps the one before, so that every tile is whole.
+    a tile that overlaps the one before, so that every tile is whole. `mirror` is where a loop
+    starts that runs down.
     """
 
     axis: int
@@ -33,6 +36,7 @@ class Loop:
     stride: int = 1
     kind: str = "loop"
     limit: int | None = None
+    mirror: Dim | None = None
 
 
 Nest = tuple[Loop, ...]
@@ -67,6 +71,35 @@ class Split:
             limit=None if whole else (loop.size - self.factor) * loop.stride,
         )
         return (*nest[:position], outer, *nest[position + 1 :], inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Run along an axis inside all other loops, `lanes` at a time, from the end if `backwards`.
+
+    for i in 32: for j: ...  ->  for j: for i in 2: for l in 16 (vector): at i * 16 + l
+    """
+
+    axis: int
+    lanes: int = 1
+    backwards: bool = False
+
+    def apply(self, nest: Nest) -> Nest:
+        """The nest with the loop of the axis last of the plain loops."""
+        (position,) = (n for n, loop in enumerate(nest) if loop.axis == self.axis)
+        loop, lanes = nest[position], self.lanes
+        last = loop.size - lanes if isinstance(loop.size, int) else index_of(loop.size + -1)
+        outer = replace(loop, mirror=last if self.backwards else None)
+        inner: Nest = ()
+        if lanes > 1:
+            assert isinstance(loop.size, int), "a symbolic axis cannot be split"
+            assert loop.size % lanes == 0, "tiles of a scan cannot overlap"
+            inner = (Loop(self.axis, lanes, 1, "vector"),)
+            outer = replace(outer, size=loop.size // lanes, stride=lanes)
+        rest = (*nest[:position], *nest[position + 1 :])
+        plain = tuple(other for other in rest if other.kind in ("loop", "thread"))
+        tile = tuple(other for other in rest if other.kind not in ("loop", "thread"))
+        return (*plain, *((outer,) if outer.size != 1 else ()), *tile, *inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +144,7 @@ class GroupLanes:
     lanes: int
 
 
-Transform = Split | Reorder | Parallel
+Transform = Split | Follow | Reorder | Parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,5 +219,7 @@ def coordinate_of(nest: Nest, ranges: Sequence[UOp], axis: int) -> UOp:
         step = scale_index(variable, loop.stride)
         if loop.limit is not None:
             step = minimum_index(step, index_const(loop.limit))
+        if loop.mirror is not None:
+            step = subtract_index(index_of(loop.mirror), step)
         total = add_index(total, step)
     return total

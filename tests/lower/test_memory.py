@@ -38,8 +38,15 @@ def test_an_address_that_varies_needs_memory() -> None:
     assert scratch_to_registers(program) is program
 
 
-def test_vectors_that_start_inside_others_need_memory() -> None:
-    program = block(store(SUMS, 0, ZEROS), store(SUMS, 4, ZEROS), store(OUT, 0, load(SUMS, 2, 4)))
+def test_a_vector_from_the_middle_of_one_register_ends_in_the_next() -> None:
+    program = block(store(SUMS, 0, ZEROS), store(SUMS, 4, ZEROS), store(OUT, 0, load(SUMS, 1, 4)))
+    assert written(scratch_to_registers(program)).splitlines()[-1] == (
+        "p0[0:+4] = (g1[0].1, g1[0].2, g1[0].3, g1[1].0)"
+    )
+
+
+def test_vectors_written_inside_others_need_memory() -> None:
+    program = block(store(SUMS, 0, ZEROS), store(SUMS, 2, ZEROS), store(OUT, 0, load(SUMS, 0, 4)))
     assert scratch_to_registers(program) is program
 
 

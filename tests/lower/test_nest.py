@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import textwrap
 
-import pytest
-
-from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import LOOPS, verify
 from kernelet.graph.uop import UOp
-from kernelet.lower.nest import combine, identity_of, write_nest
+from kernelet.lower.nest import write_nest
 from kernelet.lower.transforms import GroupLanes, Plan, Reorder, Split
 from tests.lower.pseudocode import (
-    F32,
     VOID,
-    at,
     expand,
     flip,
     kernel,
-    load,
-    loop,
     memory,
     pad,
     permute,
@@ -29,8 +22,6 @@ from tests.lower.pseudocode import (
     reshape,
     shrink,
     softmax,
-    store,
-    value_text,
     written,
 )
 
@@ -247,27 +238,3 @@ def test_several_results_are_written_at_once() -> None:
     x, y = memory(1, 6), memory(2, 6)
     swap = UOp.sink(UOp(Op.STORE, VOID, (x, y)), UOp(Op.STORE, VOID, (y, x)))
     assert loops(swap) == "for r0 in 6:\n  at once:\n    p1[r0] = p2[r0]\n    p2[r0] = p1[r0]"
-
-
-@pytest.mark.parametrize(
-    ("op", "dtype", "value"),
-    [
-        (Op.ADD, F32, 0),
-        (Op.MUL, dtypes.int32, 1),
-        (Op.MAX, F32, float("-inf")),
-        (Op.MAX, dtypes.uint8, 0),
-        (Op.MAX, dtypes.bool, False),
-    ],
-)
-def test_a_reduction_starts_at_what_changes_nothing(op: Op, dtype: UOp, value: float) -> None:
-    assert identity_of(op, dtype) == value  # type: ignore[arg-type]
-
-
-def test_a_masked_sum_keeps_what_it_has() -> None:
-    place, gate = at(memory(0, 4), 0), loop(0, 4) < 2
-    value = gate.where(load(memory(1, 4), 1), 0.0)
-    assert value_text(combine(Op.ADD, place, F32, value).src[1]) == (
-        "where((r0 < 2), (p0[0] + p1[1]), p0[0])"
-    )
-    assert combine(Op.MAX, place, F32, value).src[1].op is Op.MAX
-    assert store(memory(0, 4), 0, value).src[0] is place
