@@ -182,10 +182,12 @@ def merge_views(inner: View, outer: View) -> View | None:
 
 
 def _join_axes(view: View) -> View:
-    """The same flat elements with as few axes as can be; at least one."""
+    """The same flat elements with as few axes as can be, none of size 1."""
     joined: list[tuple[int, int, int, int]] = []
     offset = view.offset
     for size, stride, (begin, end) in zip(view.shape, view.strides, view.box, strict=True):
+        if size == 1:
+            continue
         if joined:
             above, step, first, last = joined[-1]
             if last - first == 1:

@@ -145,6 +145,11 @@ def test_flipping_everything_keeps_one_axis() -> None:
     assert only_view(fresh(3, 4).flip((0, 1)).reshape((12,))) == View.create((12,), (-1,), 11)
 
 
+def test_axes_of_size_one_do_not_keep_others_from_joining() -> None:
+    tracker = fresh(2, 1, 2).flip((0, 2)).reshape((4,))
+    assert only_view(tracker) == View.create((4,), (-1,), 3)
+
+
 def test_a_diagonal_is_one_view() -> None:
     tracker = fresh(4, 4).reshape((16,)).pad(((0, 4),)).reshape((4, 5)).shrink(((0, 4), (0, 1)))
     assert only_view(tracker.reshape((4,))) == View.create((4,), (5,))
