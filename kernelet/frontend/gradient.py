@@ -54,7 +54,7 @@ def _on_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     for node in order:
         if not node.dtype.is_float:
             continue
-        passes = node.op is not Op.DETACH and any(source in found for source in node.src)
+        passes = node.op is not Op.DETACH and not found.isdisjoint(node.src)
         if passes or node in targets:
             found.add(node)
     return found
@@ -114,24 +114,8 @@ def _multiply_add(node: UOp, gradient: UOp) -> Gradients:
     return _times(gradient, right), _times(gradient, left), gradient
 
 
-def _reciprocal(node: UOp, gradient: UOp) -> Gradients:
-    """(1 / x)' = -1 / x**2"""
-    return (_times(gradient, -(node * node)),)
-
-
-def _square_root(node: UOp, gradient: UOp) -> Gradients:
-    """sqrt(x)' = 1 / (2 sqrt(x))"""
-    return (_times(gradient, node.alu(Op.RECIPROCAL) * 0.5),)
-
-
-def _exponential(node: UOp, gradient: UOp) -> Gradients:
-    """(2**x)' = 2**x ln 2"""
-    return (_times(gradient, node * math.log(2.0)),)
-
-
-def _logarithm(node: UOp, gradient: UOp) -> Gradients:
-    """log2(x)' = 1 / (x ln 2)"""
-    return (_times(gradient, node.src[0].alu(Op.RECIPROCAL) * (1 / math.log(2.0))),)
+def _unary(node: UOp, gradient: UOp) -> Gradients:
+    return (_times(gradient, SLOPES[node.op](node, node.src[0])),)
 
 
 def _named(node: UOp, gradient: UOp) -> Gradients:
@@ -139,11 +123,6 @@ def _named(node: UOp, gradient: UOp) -> Gradients:
     if node.arg == "identity":
         return None, gradient
     return None, _times(gradient, SLOPES[node.arg](node, node.src[1]))
-
-
-def _sine(node: UOp, gradient: UOp) -> Gradients:
-    """sin(x)' = sin(x + pi / 2)"""
-    return (_times(gradient, (node.src[0] + math.pi / 2).alu(Op.SIN)),)
 
 
 def _cast(node: UOp, gradient: UOp) -> Gradients:
@@ -300,8 +279,13 @@ def _inverse_root(x: UOp) -> UOp:
     return x.alu(Op.SQRT).alu(Op.RECIPROCAL)
 
 
-# The derivatives of named functions, from their value and their argument.
-SLOPES: dict[str, Callable[[UOp, UOp], UOp]] = {
+# The derivatives of functions of one argument, from their value and that argument.
+SLOPES: dict[Op | str, Callable[[UOp, UOp], UOp]] = {
+    Op.RECIPROCAL: lambda value, x: -(value * value),
+    Op.SQRT: lambda value, x: _inverse(value) * 0.5,
+    Op.EXP2: lambda value, x: value * math.log(2.0),
+    Op.LOG2: lambda value, x: _inverse(x) * (1 / math.log(2.0)),
+    Op.SIN: lambda value, x: (x + math.pi / 2).alu(Op.SIN),
     # A maximum keeps the square from being fused with the difference: near 1 that would give
     # other digits than those of numpy and PyTorch, which round the square.
     "tanh": lambda value, x: 1 - (value * value).maximum(0),
@@ -324,11 +308,7 @@ RULES: dict[Op, Rule] = {
     Op.NEG: lambda node, gradient: (-gradient,),
     Op.MUL: _multiply,
     Op.MULACC: _multiply_add,
-    Op.RECIPROCAL: _reciprocal,
-    Op.SQRT: _square_root,
-    Op.EXP2: _exponential,
-    Op.LOG2: _logarithm,
-    Op.SIN: _sine,
+    **dict.fromkeys((Op.RECIPROCAL, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN), _unary),
     Op.FUNCTION: _named,
     Op.TRUNC: lambda node, gradient: (None,),
     Op.CAST: _cast,

@@ -51,10 +51,6 @@ def _write(op: Op, rules: Sequence[Rule | Equation]) -> _Writer:
     return writer
 
 
-def _truth_like(dtype: DType) -> DType:
-    return dtypes.bool.vec(dtype.lanes)
-
-
 _GLOBALS: dict[str, object] = {
     "CONST": Op.CONST,
     "CONSTANT_OPS": CONSTANT_OPS,
@@ -64,7 +60,7 @@ _GLOBALS: dict[str, object] = {
     "copysign": math.copysign,
     "fold": fold,
     "permutations": itertools.permutations,
-    "truth_like": _truth_like,
+    "truth_like": lambda dtype: dtypes.bool.vec(dtype.lanes),
 }
 
 
@@ -272,44 +268,31 @@ class _Writer:
         self.line("return found")
 
     def _finish_equation(self, rule: Equation, bound: dict[str, str]) -> None:
-        right = _Right(self, bound, self.typed or "node")
-        self.line(f"return {right.node(rule.right)}")
+        self.line(f"return {self._built(rule.right, bound)}")
 
-
-class _Right:
-    """The right side of an equation as a Python expression."""
-
-    def __init__(self, writer: _Writer, bound: dict[str, str], typed: str) -> None:
-        self.writer = writer
-        self.bound = bound
-        self.typed = typed
-
-    def node(self, node: UOp) -> str:
-        """Text that builds the node."""
+    def _built(self, node: UOp, bound: dict[str, str]) -> str:
+        """Text that builds a node of an equation's right side."""
         if _is_constant(node):
-            return f"constant_like(node, {self._dtype(node)}, {self._number(node)})"
+            return f"constant_like(node, {self._dtype(node)}, {self._number(node, bound)})"
         if isinstance(node.arg, PlaceholderArg):
-            return self.bound[node.arg.name]
-        sources = "".join(f"{self.node(source)}, " for source in node.src)
-        return f"UOp({self._op(node.op)}, {self._dtype(node)}, ({sources}))"
+            return bound[node.arg.name]
+        sources = "".join(f"{self._built(source, bound)}, " for source in node.src)
+        return f"UOp({self.refer(node.op, node.op.name)}, {self._dtype(node)}, ({sources}))"
 
-    def _number(self, node: UOp) -> str:
+    def _number(self, node: UOp, bound: dict[str, str]) -> str:
         if isinstance(node.arg, PlaceholderArg):
-            return self.bound[node.arg.name]
+            return bound[node.arg.name]
         if node.op is Op.CONST:
-            return self.writer.refer(node.arg, "value")
-        inside = ", ".join(self._number(source) for source in node.src)
-        return f"fold({self._op(node.op)}, {self._dtype(node)}, {inside})"
-
-    def _op(self, op: Op) -> str:
-        return self.writer.refer(op, op.name)
+            return self.refer(node.arg, "value")
+        inside = ", ".join(self._number(source, bound) for source in node.src)
+        return f"fold({self.refer(node.op, node.op.name)}, {self._dtype(node)}, {inside})"
 
     def _dtype(self, node: UOp) -> str:
         if node.dtype is ANY_DTYPE:
-            return f"{self.typed}.dtype"
+            return f"{self.typed or 'node'}.dtype"
         if node.dtype is dtypes.bool:
             return "truth_like(node.dtype)"
-        return self.writer.refer(node.dtype, node.dtype.name)
+        return self.refer(node.dtype, node.dtype.name)
 
 
 def _is_constant(node: UOp) -> bool:

@@ -116,7 +116,7 @@ def test_derivatives_derive_again() -> None:
     assert first.sum().gradient(x)[0].tolist()[2] == 2.0
 
 
-@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("name", [name for name in SLOPES if isinstance(name, str)])
 def test_named_functions_have_the_slope_of_their_formula(name: str) -> None:
     values = [1.5, 2.0] if name == "acosh" else [-0.6, 0.25]
     x = Tensor(values, dtype="float64")
