@@ -20,6 +20,7 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
 from kernelet.lower.chains import chain_plan
+from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.running import Running, running_axis, running_transforms
 from kernelet.lower.stage import output_shape
@@ -255,6 +256,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if chain is not None:
         return chain
     analysis = Analysis(kernel, Plan())
+    contraction = plan_contraction(analysis, target)
+    if contraction is not None:
+        return contraction
     merged = merge_axes(analysis)
     if any(len(group) > 1 for group in merged):
         analysis = Analysis(kernel, Plan(merged=merged))

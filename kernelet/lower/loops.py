@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, index_const, replace_ranges, terms_of
 from kernelet.graph.infer import Dim
+from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain, ranges_in
 from kernelet.graph.uop import RangeArg, ReduceArg, UOp
@@ -45,28 +46,45 @@ def merge_sum_axes(kernel: UOp, merged: Sequence[Sequence[int]]) -> UOp:
     def change(_: UOp, made: UOp) -> UOp:
         return _merged_sum(made, groups) if made.op is Op.REDUCE else made
 
-    return rebuild(kernel, change)
+    return rebuild(rebuild(kernel, lambda _, made: _sum_of_part(made)), change)
+
+
+def _sum_of_part(node: UOp) -> UOp:
+    """shrink(sum_k x)  ->  sum_k shrink(x)"""
+    if node.op is not Op.SHRINK:
+        return node
+    total = node.src[0]
+    shape = _long_axes(total.shape)
+    while total.op is Op.RESHAPE and _long_axes(total.src[0].shape) == shape:
+        total = total.src[0]
+    if total.op is not Op.REDUCE or _long_axes(total.shape) != shape:
+        return node
+    kept = [part for part, dim in zip(node.arg, node.src[0].shape, strict=True) if dim != 1]
+    parts = tuple(
+        (0, whole) if dim == 1 else kept.pop(0)
+        for dim, whole in zip(total.shape, total.src[0].shape, strict=True)
+    )
+    part = UOp(Op.REDUCE, total.dtype, (UOp(Op.SHRINK, total.dtype, total.src, parts),), total.arg)
+    return UOp(Op.RESHAPE, node.dtype, (part,), node.shape)
+
+
+def _long_axes(shape: Sequence[Dim]) -> list[Dim]:
+    return [dim for dim in shape if dim != 1]
 
 
 def _merged_sum(node: UOp, groups: Sequence[Sequence[Dim]]) -> UOp:
-    """The sum over joined axes, where its own axes are those of the groups."""
-    kept = [axis for axis, dim in enumerate(node.shape) if dim != 1]
-    if [node.shape[axis] for axis in kept] != [dim for group in groups for dim in group]:
+    """The sum over joined axes, where its own axes are those of the groups; summed axes last."""
+    if _long_axes(node.shape) != [dim for group in groups for dim in group]:
         return node
-    first_of: dict[int, int] = {}  # each axis of a group, and the one that it joins
-    for group in groups:
-        axes = [kept.pop(0) for _ in group]
-        if any(axis in node.arg.axes for axis in range(axes[0], axes[-1])):
-            return node
-        first_of |= dict.fromkeys(range(axes[0], axes[-1] + 1), axes[0])
-    source = node.src[0].shape
-    sizes: dict[int, Dim] = {}
-    for axis, dim in enumerate(source):
-        first = first_of.get(axis, axis)
-        sizes[first] = dim if first not in sizes else sizes[first] * dim
-    numbers = {axis: number for number, axis in enumerate(sizes)}
-    axes = tuple(numbers[axis] for axis in node.arg.axes)
-    joined = UOp(Op.RESHAPE, node.dtype, node.src, tuple(sizes.values()))
+    source = node.src[0]
+    kept = [axis for axis, dim in enumerate(node.shape) if dim != 1]
+    summed = [axis for axis in node.arg.axes if axis not in kept]
+    rest = [axis for axis in range(len(source.shape)) if axis not in (*kept, *summed)]
+    moved = UOp(Op.PERMUTE, node.dtype, (source,), (*rest, *kept, *summed))
+    sizes = [product_of(tuple(group)) for group in groups]
+    shape = (*sizes, *(source.shape[axis] for axis in summed))
+    joined = UOp(Op.RESHAPE, node.dtype, (moved,), shape)
+    axes = tuple(range(len(sizes), len(shape)))
     total = UOp(Op.REDUCE, node.dtype, (joined,), ReduceArg(node.arg.op, axes))
     return UOp(Op.RESHAPE, node.dtype, (total,), node.shape)
 

@@ -34,6 +34,7 @@ from kernelet.graph.division import (
     modulo_index,
     replace_ranges,
     scale_index,
+    substitute_index,
     terms_of,
 )
 from kernelet.graph.ops import Op
@@ -43,6 +44,7 @@ from kernelet.graph.walk import substitute
 from kernelet.lower.loops import statements_of
 from kernelet.lower.transforms import StageLoad
 
+LARGEST_COPY = 1 << 23  # bytes
 SHORT_PITCH = 64  # rows up to this many elements are read one after the other
 
 
@@ -117,20 +119,100 @@ class _Copy:
         ranges = [node.arg.number for node in nodes if node.op is Op.RANGE]
         scratch = [node.arg.number for node in nodes if node.op is Op.SCRATCH]
         self.numbers = itertools.count(1 + max(ranges, default=0))
-        self.gate = load.src[1] if len(load.src) == 2 else TRUE
+        self.gate = self.known = load.src[1] if len(load.src) == 2 else TRUE
         self.memory, self.offset = load.src[0].src
         inside = _loops_around(block, load, len(place))
+        self.behind: dict[UOp, UOp] = {}
+        self.tile: dict[UOp, int] = {}
+        inside = self._tile_as_one(inside)
         self.axes = self._axes(inside)
         self._split_digits()
         sizes = [axis.size for axis in self.axes]
         self.pitches = _pitches(sizes, lanes)
         number = 1 + max(scratch, default=0)
         room = math.prod(sizes[:1]) * self.pitches[0] if sizes else 1
+        if room * load.dtype.itemsize > LARGEST_COPY:
+            raise Entangled
         self.scratch = UOp(Op.SCRATCH, load.dtype, (), ScratchArg(number, room))
         self.reading = self._reading()
         self.fill = self._fill()
 
     # ---- axes ----
+
+    def _tile_as_one(self, inside: Chain) -> Chain:
+        """One variable for the loops that run through the lanes' axis, where it is divided.
+
+        x[(p * 32 + j) // 56, (p * 32 + j) % 56]  ->  x[v // 56, v % 56], v = p * 32 + j
+        """
+        divided = [
+            node
+            for index in (self.offset, self.gate)
+            for node in index.toposort()
+            if node.op in (Op.IDIV, Op.MOD)
+            and any(variable.arg.kind == "vector" for variable in ranges_in(node))
+        ]
+        moving = set().union(*map(ranges_in, divided)) - self.outer
+        if not moving:
+            return inside
+        limits = {
+            v: n
+            for node in divided
+            for n in node.toposort()
+            if n.op is Op.MAX
+            for v in ranges_in(n)
+        }
+        step = 1
+        total = ZERO
+        for variable in reversed(inside):
+            if variable not in moving:
+                continue
+            atom = limits.get(variable, variable)
+            # A limit is written as -max(-limit, -step * variable).
+            self.tile[atom] = step if atom is variable else -1
+            total = add_index(total, scale_index(atom, self.tile[atom]))
+            step *= _size(variable)
+        self.joined = self._range(int(total.bounds.max) + 1, "vector")
+        self.offset = self._over_joined(self.offset)
+        parts = [part for part in gate_parts(self.gate) if part is not TRUE]
+        self.gate = and_gates(*[less_index(*map(self._over_joined, p.src)) for p in parts])
+        self.behind[self.joined] = total
+        return (*(variable for variable in inside if variable not in moving), self.joined)
+
+    def _over_joined(self, index: UOp) -> UOp:
+        """An index over the joined variable."""
+        found, left = self._without_tile(index)
+        factor = left.get(next(iter(self.tile)), 0)
+        if any(left.get(atom, 0) != factor * step for atom, step in self.tile.items()):
+            raise Entangled
+        return add_index(found, scale_index(self.joined, factor))
+
+    def _without_tile(self, index: UOp) -> tuple[UOp, dict[UOp, int]]:
+        """An index with the joined variable inside of divisions, and the loops left outside.
+
+        p + (2 * p + j) // 14  ->  v // 14, v = 16 * p + j
+        """
+        constant, coefficients = terms_of(index)
+        total, left = index_const(constant), dict[UOp, int]()
+        for atom, factor in coefficients.items():
+            if atom in self.tile:
+                left[atom] = left.get(atom, 0) + factor
+                continue
+            found = atom
+            if atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
+                divisor = atom.src[1].arg
+                inner, kept = self._without_tile(atom.src[0])
+                first = kept.get(next(iter(self.tile)), 0)
+                inner = add_index(inner, scale_index(self.joined, first))
+                for other, step in self.tile.items():
+                    moved, rest = divmod(first * step - kept.get(other, 0), divisor)
+                    if rest:
+                        raise Entangled
+                    if atom.op is Op.IDIV:
+                        left[other] = left.get(other, 0) - factor * moved
+                divide = divide_index if atom.op is Op.IDIV else modulo_index
+                found = divide(inner, divisor)
+            total = add_index(total, scale_index(found, factor))
+        return total, left
 
     def _axes(self, inside: Chain) -> list[Axis]:
         forms: list[dict[UOp, int]] = []
@@ -217,6 +299,7 @@ class _Copy:
             counts.append(-(-axis.size // steps[-1]))
             pairs = zip(steps, counts, strict=True)
             self.digits[axis.variable] = [(step, self._range(count)) for step, count in pairs]
+        self.used = {axis.variable: axis.size for axis in self.axes}
         self.axes = [self._whole(axis) for axis in self.axes]
 
     def _whole(self, axis: Axis) -> Axis:
@@ -258,6 +341,7 @@ class _Copy:
         total = ZERO
         for axis, pitch in zip(self.axes, self.pitches, strict=True):
             total = add_index(total, scale_index(axis.position(), pitch))
+        total = substitute_index(total, self.behind)
         return UOp(Op.LOAD, self.load.dtype, (self._address(total),))
 
     def _address(self, offset: UOp) -> UOp:
@@ -274,12 +358,22 @@ class _Copy:
             (axis.variable, pitch) for axis, pitch in zip(self.axes, self.pitches, strict=True)
         )
         address = UOp(Op.INDEX, dtypes.index, (self.memory, offset))
-        inside = and_gates(gate, bounds_gate(offset, _room(self.memory)))
+        inside = and_gates(gate, *self._overhang(offset))
         source = _load(self.load, address, inside)
         statement = UOp(Op.STORE, dtypes.void, (self._address(target), source))
         statement = replace_ranges(statement, split)
         loops = [v for axis in self.axes for v in self._loops(axis) if v is not ZERO]
         return self._vectorized(statement, loops)
+
+    def _overhang(self, offset: UOp) -> list[UOp]:
+        """Conditions for rows that stick out of the copy, where they would leave the memory."""
+        if bounds_gate(offset, _room(self.memory)) is TRUE:
+            return []
+        return [
+            less_index(axis.variable, index_const(self.used[axis.variable]))
+            for axis in self.axes
+            if axis.size > self.used.get(axis.variable, axis.size)
+        ]
 
     def _loops(self, axis: Axis) -> list[UOp]:
         digits = self.digits.get(axis.variable)
@@ -307,7 +401,7 @@ class _Copy:
         if place:
             parts = [
                 self.placed(part, place[1:])
-                if part.op is Op.LOOP and part.src[0] is place[0]
+                if part.op is Op.LOOP and part.src[0] is place[0] and self.load in part.toposort()
                 else part
                 for part in parts
             ]
@@ -321,7 +415,7 @@ class _Copy:
         if self.load not in statement.toposort():
             return statement
         return _without_gate(
-            substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.gate)
+            substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.known)
         )
 
 

@@ -46,6 +46,7 @@ from kernelet.graph.placement import (
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import consumers_of, rebuild
+from kernelet.lower.loops import merge_sum_axes
 from kernelet.lower.transforms import (
     Held,
     Loop,
@@ -131,7 +132,7 @@ class Staging:
     """One kernel on its way from a graph to loops."""
 
     def __init__(self, kernel: UOp, plan: Plan) -> None:
-        kernel, self.held = with_held_values(kernel, plan.held)
+        kernel, self.held = with_held_values(merge_sum_axes(kernel, plan.merged), plan.held)
         self.kernel = kernel
         self.plan = plan
         self.numbers = itertools.count()

@@ -161,6 +161,20 @@ class StageLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockSum:
+    """Cut the sum inside the first `depth` loops into parts of `size` steps of its first loop.
+
+    for p: acc = 0; for k in 512: acc += x[k, p]; y[p] = acc
+    ->  for p: part[p] = 0
+        for k0 in 2: for p: acc = part[p]; for k in 256: acc += x[k0 * 256 + k, p]; part[p] = acc
+        for p: y[p] = part[p]
+    """
+
+    depth: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """An inline value that gets scratch of its own, beside what sums it up in registers.
 
@@ -180,7 +194,8 @@ class Plan:
     `merged` joins neighbouring axes of the output: each entry lists the axes of one loop. `root`
     are the transforms of the output's nest, `grouped` those of reductions, by stage number;
     `stored` are the numbers of the inline values that get scratch, filled
-    `lanes` at a time; `staged` are the loads copied into scratch, first to last; `held`
+    `lanes` at a time; `blocked` cuts the sum of a contraction; `staged` are the loads copied into
+    scratch, first to last; `held`
     are inline values with scratch and transforms of their own. `parts` are the plans of a kernel's
     parts, which run one after the other.
     """
@@ -190,6 +205,7 @@ class Plan:
     grouped: tuple[tuple[int, GroupLanes], ...] = ()
     stored: tuple[int, ...] = ()
     lanes: int = 1
+    blocked: BlockSum | None = None
     staged: tuple[StageLoad, ...] = ()
     held: tuple[Held, ...] = ()
     parts: tuple[Plan, ...] = ()
@@ -199,7 +215,7 @@ class Plan:
             return ", then ".join(map(str, self.parts))
         parts = [repr(transform) for transform in self.root]
         parts += [f"stage {number}: {group!r}" for number, group in self.grouped]
-        parts += [repr(held) for held in self.held]
+        parts += [repr(one) for one in (*self.held, self.blocked, *self.staged) if one is not None]
         return "; ".join(parts) or "no transforms"
 
 

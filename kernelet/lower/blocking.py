@@ -1,0 +1,146 @@
+"""The transform `block`: cut a sum so that its outer part encloses loops over results.
+
+In:  a BLOCK of loops over scalar expressions.
+Out: the same program; partial sums wait in scratch between the parts.
+
+for p: acc = 0; for k in 512: acc += a[k] * b[k, p]; y[p] = f(acc)
+->  for p: part[p] = 0
+    for k0 in 2: for p: acc = part[p]; for k in 256: acc += ...; part[p] = acc
+    for p: y[p] = f(part[p])
+
+What is staged inside the outer part is a slice that fits a cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import (
+    ZERO,
+    add_index,
+    index_const,
+    replace_ranges,
+    scale_index,
+)
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import Chain
+from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+from kernelet.graph.walk import substitute
+from kernelet.lower.transforms import BlockSum
+
+
+def block_sum(block: UOp, blocked: BlockSum) -> UOp:
+    """The program with its sum cut; unchanged where it does not have the form above."""
+    return _inside(block, blocked.depth, lambda loop: _cut(block, loop, blocked.size) or [loop])
+
+
+def _inside(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> UOp:
+    """Replace the loop that is `depth` loops deep."""
+    first = 1 if statement.op is Op.LOOP else 0
+    parts: list[UOp] = list(statement.src[:first])
+    for part in statement.src[first:]:
+        if part.op is not Op.LOOP:
+            parts.append(part)
+        elif depth:
+            parts.append(_inside(part, depth - 1, change))
+        else:
+            parts += change(part)
+    return statement.replace(src=tuple(parts))
+
+
+def _cut(block: UOp, loop: UOp, size: int) -> list[UOp] | None:
+    """The nests that take the place of one: start, parts, end."""
+    around: list[UOp] = []
+    body = [loop]
+    while len(body) == 1 and body[0].op is Op.LOOP and body[0].src[0].arg.kind == "loop":
+        around.append(body[0].src[0])
+        body = list(body[0].src[1:])
+    sums = [
+        n for n, part in enumerate(body) if part.op is Op.LOOP and part.src[0].arg.kind == "reduce"
+    ]
+    if len(sums) != 1 or not around:
+        return None
+    start, total, end = body[: sums[0]], body[sums[0]], body[sums[0] + 1 :]
+    stores = {
+        node.src[0].src[0] for part in start for node in part.toposort() if node.op is Op.STORE
+    }
+    count = total.src[0].src[0]
+    if len(stores) != 1 or count.op is not Op.CONST or count.arg % size or count.arg == size:
+        return None
+    return _Parts(block, tuple(around), stores.pop()).write(start, total, end, size)
+
+
+class _Parts:
+    """The partial sums of one accumulator, for each iteration of the loops around it."""
+
+    def __init__(self, block: UOp, around: Chain, accumulator: UOp) -> None:
+        nodes = block.toposort()
+        self.numbers = itertools.count(1 + max(n.arg.number for n in nodes if n.op is Op.RANGE))
+        number = 1 + max(node.arg.number for node in nodes if node.op is Op.SCRATCH)
+        self.around = around
+        self.accumulator = accumulator
+        self.tile = accumulator.arg.size
+        sizes = [variable.src[0].arg for variable in around]
+        room = self.tile * math.prod(sizes)
+        self.memory = UOp(Op.SCRATCH, accumulator.dtype, (), ScratchArg(number, room))
+        self.base = ZERO
+        for variable, size in zip(around, sizes, strict=True):
+            self.base = add_index(scale_index(self.base, size), variable)
+
+    def write(self, start: list[UOp], total: UOp, end: list[UOp], size: int) -> list[UOp]:
+        """Three nests; the middle one inside the outer part of the sum."""
+        variable = total.src[0]
+        outer = self._range(variable.src[0].arg // size, "reduce")
+        inner = self._range(size, "reduce")
+        here = add_index(scale_index(outer, size), inner)
+        parts = tuple(replace_ranges(part, {variable: here}) for part in total.src[1:])
+        steps = [UOp(Op.LOOP, dtypes.void, (inner, *parts))] if size > 1 else list(parts)
+        middle = [
+            *(self._copied(part, to_parts=False) for part in start),
+            *steps,
+            *(self._copied(part, to_parts=True) for part in start),
+        ]
+        return [
+            self._nest([self._in_parts(part) for part in start]),
+            UOp(Op.LOOP, dtypes.void, (outer, self._nest(middle))),
+            self._nest([self._in_parts(part) for part in end]),
+        ]
+
+    def _nest(self, body: list[UOp]) -> UOp:
+        fresh = {v: self._range(v.src[0].arg, v.arg.kind) for v in self.around}
+        statements = [replace_ranges(part, fresh) for part in body]
+        for variable in reversed(self.around):
+            statements = [UOp(Op.LOOP, dtypes.void, (fresh[variable], *statements))]
+        return statements[0]
+
+    def _range(self, size: int, kind: str) -> UOp:
+        if size == 1:
+            return ZERO
+        return UOp(Op.RANGE, dtypes.index, (index_const(size),), RangeArg(next(self.numbers), kind))
+
+    def _address(self, offset: UOp) -> UOp:
+        place = add_index(scale_index(self.base, self.tile), offset)
+        return UOp(Op.INDEX, dtypes.index, (self.memory, place))
+
+    def _copied(self, statement: UOp, *, to_parts: bool) -> UOp:
+        """The statement that starts the sum, moving it to or from its part instead."""
+        if statement.op is Op.LOOP:
+            parts = (self._copied(part, to_parts=to_parts) for part in statement.src[1:])
+            return statement.replace(src=(statement.src[0], *parts))
+        here = statement.src[0]
+        source, target = self._address(here.src[1]), here
+        if to_parts:
+            source, target = target, source
+        return statement.replace(src=(target, UOp(Op.LOAD, self.memory.dtype, (source,))))
+
+    def _in_parts(self, statement: UOp) -> UOp:
+        """The statement over the partial sums instead of the accumulator."""
+        mapping: Mapping[UOp, UOp] = {
+            node: self._address(node.src[1])
+            for node in statement.toposort()
+            if node.op is Op.INDEX and node.src[0] is self.accumulator
+        }
+        return substitute(statement, mapping)

@@ -1,0 +1,384 @@
+"""Choose the loops of a matrix product or convolution: tile, panels, order, threads.
+
+In:  one kernel and the Target.
+Out: a Plan, or None where another nest is better.
+
+A contraction reads few elements and combines each with many others. One output axis has the lanes;
+the operand that moves along it is copied into a panel in which neighbouring results are neighbours,
+unless it lies so already; the other operand is broadcast from where it is. The same rule serves
+matrix products, convolutions and their gradients: only the axes differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kernelet.base.target import Target
+from kernelet.graph.infer import Dim
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import ranges_in
+from kernelet.graph.uop import UOp
+from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.stage import root_nest
+from kernelet.lower.transforms import (
+    BlockSum,
+    Nest,
+    Parallel,
+    Plan,
+    Reorder,
+    Split,
+    StageLoad,
+    Transform,
+    apply_transforms,
+)
+
+LEAST_WORK = 1 << 18  # fewer steps than this are not worth a panel
+TILE_ROWS = 8
+TILE_VECTORS = 2
+TILE_SUMS = 8  # sums under way, at least, to cover the latency of an addition
+FEW_ROWS = 16  # with fewer rows a panel is not read often enough
+COPY_COST = 2.0  # moving a vector into a panel
+GATHER_COST = 2.0  # moving one element
+SCATTER_COST = 1.5  # storing one element
+LONG_DOT = 64  # along an axis this long dot products can be as good
+DOT_COST = 1.1
+FINISH_COST = 24.0  # joining the lanes of one sum
+MASKED_ROW = 0.2  # how much slower numbers are that come from a halo instead of straight rows
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One loop over the results: the axes that it runs through, and which loads move along it."""
+
+    variable: UOp
+    group: tuple[int, ...]
+    size: int
+    moves: tuple[bool, ...]
+
+    def shares_with(self, other: Output) -> bool:
+        """Whether some load moves along both."""
+        return any(a and b for a, b in zip(self.moves, other.moves, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where lanes and rows go, which arguments get panels, and what that costs."""
+
+    cost: float
+    lanes: tuple[Output, ...]
+    row: Output
+    width: int
+    vectors: int
+    panels: tuple[UOp, ...]
+
+
+def plan_contraction(analysis: Analysis, target: Target) -> Plan | None:
+    """The plan of a kernel that is one contraction, unless dot products cost less."""
+    main = _main_site(analysis)
+    if main is None:
+        return None
+    merged = _axes_that_run_as_one(analysis, main)
+    if any(len(group) > 1 for group in merged):
+        analysis = Analysis(analysis.kernel, Plan(merged=merged))
+        main = _main_site(analysis)
+        assert main is not None
+    return _Contraction(analysis, main, target).plan()
+
+
+def _main_site(analysis: Analysis) -> Site | None:
+    """The statement that adds up products, if the kernel is about nothing else."""
+    stages = list(analysis.writer.stages)
+    if len(stages) != 1 or stages[0].op is not Op.REDUCE or stages[0].arg.op is not Op.ADD:
+        return None
+    if analysis.in_place or analysis.work < LEAST_WORK:
+        return None
+    inner = [site for site in analysis.sites if site.stage]
+    main = max(inner, key=lambda site: site.weight)
+    slots = {load.src[0].src[0].arg.slot for load in main.loads}
+    loops = set(itertools.chain(*(site.loops for site in analysis.sites)))
+    known = all(variable.src[0].op is Op.CONST for variable in loops)
+    return main if known and len(main.loads) == len(slots) == 2 else None
+
+
+def _moves(load: UOp, variable: UOp) -> bool:
+    parts = (load.src[0].src[1], *load.src[1:])
+    return any(variable in ranges_in(part) for part in parts)
+
+
+def _axes_that_run_as_one(analysis: Analysis, main: Site) -> tuple[tuple[int, ...], ...]:
+    """Neighbouring output axes that every address runs through as if they were one."""
+    shape = analysis.kernel.src[0].src[1].shape
+    variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
+    sites = [site for site in analysis.sites if site.stage == 0]
+    groups: list[tuple[int, ...]] = []
+    for axis in range(len(shape)):
+        inner = variables.get(axis)
+        outer = (
+            next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
+            if groups
+            else None
+        )
+        if groups and (
+            outer is None
+            or inner is None
+            or all(_run_as_one(site, outer, inner) for site in (main, *sites))
+        ):
+            groups[-1] = (*groups[-1], axis)
+        else:
+            groups.append((axis,))
+    return tuple(groups)
+
+
+def _run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:
+    addresses = [load.src[0] for load in site.loads]
+    if site.stage == 0:
+        addresses.append(site.target)
+    if any({outer, inner} & ranges_in(load.src[1]) for load in site.loads if len(load.src) == 2):
+        return False
+    for address in addresses:
+        far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
+        if far is None or near is None or far != near * size_of(inner):
+            return False
+    return True
+
+
+class _Contraction:
+    def __init__(self, analysis: Analysis, main: Site, target: Target) -> None:
+        self.analysis = analysis
+        self.main = main
+        self.target = target
+        self.shape = analysis.kernel.src[0].src[1].shape
+        self.widest = target.lanes(analysis.itemsize)
+        self.store = next(site for site in analysis.sites if site.stage == 0).target
+        groups = analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
+        self.outputs = [
+            Output(
+                variable,
+                groups[loop.axis],
+                size_of(variable),
+                tuple(_moves(load, variable) for load in main.loads),
+            )
+            for loop, variable in zip(analysis.nest, analysis.ranges, strict=True)
+        ]
+
+    def plan(self) -> Plan | None:
+        """The cheapest choice as a plan."""
+        choices = [
+            choice
+            for position, lane in enumerate(self.outputs)
+            for row in self.outputs
+            if (choice := self._choice(position, lane, row)) is not None
+        ]
+        best = min(choices, key=lambda choice: choice.cost, default=None)
+        if best is None or best.cost >= self._dot_cost():
+            return None
+        return self._plan(best)
+
+    # ---- the choice ----
+
+    def _choice(self, position: int, lane: Output, row: Output) -> Choice | None:
+        """The cost of lanes along one axis and rows along another; None if nothing is reused."""
+        if lane.size < 4 or row.size < 2 or not any(lane.moves):
+            return None
+        if lane.shares_with(row):
+            return None
+        panels = tuple(
+            load
+            for load, moves in zip(self.main.loads, lane.moves, strict=True)
+            if moves and self._needs_panel(load, lane.variable, row)
+        )
+        lanes: tuple[Output, ...] = (lane,)
+        if panels and position and self._continues(self.outputs[position - 1], lane):
+            lanes = (self.outputs[position - 1], lane)
+        size = math.prod(axis.size for axis in lanes)
+        width = min(self.widest, 1 << (size.bit_length() - 1))
+        vectors = min(TILE_VECTORS, size // width)
+        rows = min(row.size, TILE_ROWS * TILE_VECTORS // vectors)
+        idle = _rounded(size, width * vectors) / size * _rounded(row.size, rows) / row.size
+        weight = self.main.weight * idle / width
+        cost = weight * max(1.0, TILE_SUMS / (rows * vectors))
+        cost += sum(self._copy_cost(load, lane.variable, width) for load in panels)
+        stored = math.prod(axis.size for axis in self.outputs)
+        near = stride_of(self.store.src[1], lane.variable) == 1
+        cost += stored * (1 / width if near else SCATTER_COST)
+        for load, moves in zip(self.main.loads, lane.moves, strict=True):
+            if not moves and len(load.src) == 2:
+                cost += weight * MASKED_ROW + self._steps(load) * COPY_COST / width
+        return Choice(cost, lanes, row, width, vectors, panels)
+
+    def _dot_cost(self) -> float:
+        """What dot products cost, which read both operands as they lie."""
+        offsets = [load.src[0].src[1] for load in self.main.loads]
+        inner = [
+            size_of(variable)
+            for variable in self.main.loops
+            if variable.arg.kind == "reduce" and all(stride_of(o, variable) == 1 for o in offsets)
+        ]
+        if not inner or max(inner) < LONG_DOT or self.main.loads[-1].src[1:]:
+            return math.inf
+        stored = math.prod(axis.size for axis in self.outputs)
+        return DOT_COST * self.main.weight / self.widest + stored * FINISH_COST
+
+    def _needs_panel(self, load: UOp, lane: UOp, row: Output) -> bool:
+        """Masked or scattered lanes need one; rows far apart do not stay in the cache without."""
+        if len(load.src) == 2 or stride_of(load.src[0].src[1], lane) != 1:
+            return True
+        large = self._steps(load) * self.analysis.itemsize > self.target.cache_bytes[-1]
+        return large and row.size >= FEW_ROWS * 2
+
+    def _continues(self, outer: Output, lane: Output) -> bool:
+        """Whether results go on in the next row of the same operand, so that lanes may too."""
+        far = stride_of(self.store.src[1], outer.variable)
+        near = stride_of(self.store.src[1], lane.variable)
+        return outer.moves == lane.moves and near is not None and far == near * lane.size
+
+    def _copy_cost(self, load: UOp, lane: UOp, width: int) -> float:
+        near = stride_of(load.src[0].src[1], lane) == 1
+        return self._steps(load) * (COPY_COST / width if near else GATHER_COST)
+
+    def _steps(self, load: UOp) -> int:
+        """How many different elements are read, each tap of a window for itself."""
+        return math.prod(size_of(v) for v in self.main.loops if _moves(load, v))
+
+    # ---- the plan ----
+
+    def _plan(self, choice: Choice) -> Plan:
+        """Splits for panel and tile, then the order, then threads, then the copies."""
+        groups = self._groups(choice)
+        number = {o.group: _position(groups, o.group) for o in self.outputs}
+        lane, row = number[choice.lanes[-1].group], number[choice.row.group]
+        panel, steps = self._panel(choice)
+        splits = self._splits(choice, lane, row, panel)
+        nest = apply_transforms(root_nest(self.analysis.kernel, Plan(merged=groups)), splits)
+        loops = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
+        along = [n for n in loops if nest[n].axis == lane]
+        moving = {number[o.group] for o in self.outputs if o.shares_with(choice.lanes[-1])}
+        outer = [n for n in loops if nest[n].axis in moving and n not in along]
+        if len(choice.lanes) == 1 or len(along) > 1:
+            outer += along[:1]
+        inner = [n for n in loops if n not in outer and n not in along]
+        inner.sort(key=lambda n: nest[n].axis != row)
+        outer, inner = self._threads(outer, inner, nest)
+        along = [n for n in along if n not in outer]
+        transforms: list[Transform] = [*splits]
+        transforms.append(
+            Reorder(tuple(dict.fromkeys([*outer, *along, *inner, *range(len(nest))])))
+        )
+        if loops and self.target.threads > 1:
+            transforms.append(Parallel())
+        blocked = BlockSum(len(outer), steps) if steps and along + inner else None
+        depth = len(outer) + (blocked is not None)
+        return replace(
+            self.analysis.plan,
+            merged=groups,
+            root=tuple(transforms),
+            lanes=self.widest,
+            blocked=blocked,
+            staged=self._staged(
+                choice, depth, depth + len(along) + (nest[inner[0]].axis == row if inner else 0)
+            ),
+        )
+
+    def _groups(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
+        """The axes of each output loop; those of the lanes are one."""
+        groups = self.analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
+        first, last = choice.lanes[0].group, choice.lanes[-1].group
+        start, end = groups.index(first), groups.index(last)
+        joined = tuple(itertools.chain(*groups[start : end + 1]))
+        return (*groups[:start], joined, *groups[end + 1 :])
+
+    def _splits(self, choice: Choice, lane: int, row: int, panel: int) -> list[Split]:
+        rows = _tile_rows(choice.row.size, TILE_ROWS * TILE_VECTORS // choice.vectors)
+        splits = [Split(row, rows, "unroll")]
+        size = math.prod(axis.size for axis in choice.lanes)
+        if len(choice.lanes) > 1 and panel < size:
+            splits.append(Split(lane, panel))
+        if choice.vectors > 1:
+            splits.append(Split(lane, choice.width * choice.vectors, "unroll"))
+        splits.append(Split(lane, choice.width, "vector"))
+        return [split for split in splits if split.factor > 1]
+
+    def _panel(self, choice: Choice) -> tuple[int, int]:
+        """Results that share a panel, and the steps of the sum's first loop in it (0: all).
+
+        A panel has whole rows of results, few idle lanes, and fits in half of the second cache.
+        """
+        tile = choice.width * choice.vectors
+        reduced = [size_of(v) for v in self.main.loops if v.arg.kind == "reduce"]
+        room = self.target.cache_bytes[-1] // 2 // self.analysis.itemsize
+        if not choice.panels:
+            return tile, 0
+        sizes = [tile]
+        if len(choice.lanes) > 1:
+            rows, length = (axis.size for axis in choice.lanes)
+            sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
+            sizes = [size for size in sizes if size >= tile] or [rows * length]
+
+        def steps_for(size: int) -> int:
+            rest = math.prod(reduced[1:]) * size
+            fitting = [
+                n for n in range(1, reduced[0] + 1) if reduced[0] % n == 0 and n * rest <= room
+            ]
+            return max(fitting, default=1)
+
+        def preference(size: int) -> tuple[float, bool, int]:
+            idle = round(_rounded(size, tile) / size, 1)
+            return idle, steps_for(size) < reduced[0], -size
+
+        best = min(sizes, key=preference)
+        steps = steps_for(best)
+        return best, steps if steps < reduced[0] else 0
+
+    def _threads(
+        self, outer: list[int], inner: list[int], nest: Nest
+    ) -> tuple[list[int], list[int]]:
+        """The first loop that keeps all threads busy goes outermost."""
+        threads = self.target.threads
+        sizes = {n: _whole(nest[n].size) for n in (*outer, *inner)}
+
+        def is_even(n: int) -> bool:
+            return sizes[n] >= 4 * threads or sizes[n] % threads == 0
+
+        found = [n for n in outer if is_even(n)] or [n for n in inner if is_even(n)]
+        first = found[0] if found else max(outer or inner, key=lambda n: sizes[n], default=None)
+        front = [n for n in (*outer, *inner) if n == first]
+        return front + [n for n in outer if n != first], [n for n in inner if n != first]
+
+    def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
+        """Panels, with the halo that fills them; then the other operand if it has masks."""
+        staged = []
+        for load in choice.panels:
+            one = StageLoad(load.src[0].src[0].arg.slot, depth)
+            staged += [one, one] if len(load.src) == 2 else [one]
+        for load, moves in zip(self.main.loads, choice.lanes[-1].moves, strict=True):
+            if not moves and len(load.src) == 2:
+                staged.append(StageLoad(load.src[0].src[0].arg.slot, inside))
+        return tuple(staged)
+
+
+def _position(groups: Sequence[tuple[int, ...]], group: tuple[int, ...]) -> int:
+    return next(n for n, axes in enumerate(groups) if set(group) <= set(axes))
+
+
+def _rounded(size: int, tile: int) -> int:
+    return -(-size // tile) * tile
+
+
+def _fewest_idle(size: int, width: int, most: int) -> int:
+    """Vectors side by side: as many as leave few lanes idle."""
+    counts = [count for count in range(1, most + 1) if count * width <= size]
+    return min(counts, key=lambda count: (_rounded(size, count * width), -count), default=1)
+
+
+def _tile_rows(size: int, most: int) -> int:
+    """Rows of the tile: few idle ones first, then as many as allowed."""
+    choices = range(1, min(size, most) + 1)
+    return min(choices, key=lambda rows: (_rounded(size, rows) + size / rows, -rows))
+
+
+def _whole(size: Dim) -> int:
+    assert isinstance(size, int)
+    return size
