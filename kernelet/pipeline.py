@@ -26,16 +26,13 @@ from kernelet.kernelize.normalize import normalize, simplify_values
 from kernelet.kernelize.overlap import separate_overlaps
 from kernelet.kernelize.passes import cut_into_kernels
 from kernelet.kernelize.schedule import Schedule
-from kernelet.lower.blocking import block_sum
 from kernelet.lower.decompose import decompose
 from kernelet.lower.dtypes import widen_narrow_floats
 from kernelet.lower.expand import expand_tiles
 from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.linearize import linearize
-from kernelet.lower.loops import join_loops
 from kernelet.lower.memory import scratch_to_registers
 from kernelet.lower.nest import write_nest
-from kernelet.lower.panels import stage_loads
 from kernelet.lower.transforms import Plan
 
 
@@ -125,10 +122,6 @@ def lower(kernel: UOp, target: Target, plan: Plan | None = None) -> Lowered:
     if plan is None:
         plan = plan_kernel(kernel, target)
     block = write_nest(kernel, plan)
-    if plan.blocked is not None:
-        block = block_sum(block, plan.blocked)
-    if plan.staged:
-        block = join_loops(stage_loads(block, plan.staged, plan.lanes))
     if config.current().verify:
         verify(block, LOOPS, "write loops")
     block = run_passes(block, LOWER, target)

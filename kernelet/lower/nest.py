@@ -27,6 +27,8 @@ from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.scan import identity_of
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower.blocking import block_sum
+from kernelet.lower.loops import join_loops
 from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
 from kernelet.lower.stage import (
@@ -292,7 +294,12 @@ class _Lanes:
 def write_nest(kernel: UOp, plan: Plan) -> UOp:
     """One kernel as loops over scalar expressions."""
     if not plan.parts:
-        return stage_loads(NestWriter(kernel, plan).build(), plan.staged, plan.lanes)
+        block = NestWriter(kernel, plan).build()
+        if plan.blocked is not None:
+            block = block_sum(block, plan.blocked)
+        if plan.staged:
+            block = join_loops(stage_loads(block, plan.staged, plan.lanes))
+        return block
     parts = zip(kernel.src, plan.parts, strict=True)
     return _one_after_the_other([write_nest(part, inner) for part, inner in parts])
 
