@@ -220,6 +220,8 @@ class _Boundaries:
             return False
         if self.cost[node] > MOST_INDEX_COST and self._is_index(node):
             return True
+        if numel(node.shape) == 1 and not self.reduces[node] and self.cost[node] < MOST_INDEX_COST:
+            return False  # a number is computed once for a whole kernel
         if len(self.ways[node]) > MOST_WAYS and self.cost[node] > 2:
             # y + y.roll(1), many times over, would read its start at ever more places.
             return True

@@ -9,24 +9,30 @@ The order keeps program order: whoever reads memory before a write runs before t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import DeviceError
 from kernelet.graph.infer import Dim, max_dim
-from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
 from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
 
+_INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM}
+
 
 @dataclass(slots=True)
 class Pieces:
-    """The calls of a schedule before they are ordered."""
+    """The calls of a schedule before they are ordered.
+
+    Each needs to run after others: those that it reads, and those that read what it overwrites.
+    """
 
     slots: list[Slot]
     calls: dict[UOp, Call] = field(default_factory=dict)
+    reads: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     needs: dict[UOp, set[UOp]] = field(default_factory=dict)
     slot_of: dict[UOp, int] = field(default_factory=dict)
 
@@ -129,6 +135,7 @@ class Cutter:
     def _keep_order(self) -> None:
         """Readers of memory before a write come before the write."""
         needs = self.pieces.needs
+        self.pieces.reads = {node: frozenset(found) for node, found in needs.items()}
         for after in self.order:
             if after.op is not Op.AFTER:
                 continue
@@ -160,3 +167,20 @@ def numbered(kernel: UOp, written: Sequence[int]) -> KernelCall:
             "Move the tensors to one device with .to(device)."
         )
     return KernelCall(substitute(kernel, mapping), tuple(used), outputs)
+
+
+def over_slots(call: KernelCall) -> tuple[UOp, ...]:
+    """The stores of a call over the slots of the schedule in place of arguments 0, 1, ..."""
+    memories = {
+        node: node.replace(arg=replace(node.arg, slot=call.slots[node.arg.slot]))
+        for node in call.kernel.toposort()
+        if node.op is Op.PARAM
+    }
+    return substitute(call.kernel, memories).src
+
+
+def is_elementwise(kernel: UOp) -> bool:
+    """Whether each result of a kernel is computed from single elements, in one nest."""
+    if any(part.op is not Op.STORE for part in kernel.src):
+        return False
+    return all(node.op in _INLINE for part in kernel.src for node in part.src[1].toposort())

@@ -9,8 +9,9 @@ and its moments. Small updates of any shapes follow each other in one kernel: al
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.infer import Shape
@@ -18,7 +19,7 @@ from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.kernelize.boundaries import numel
-from kernelet.kernelize.cut import numbered
+from kernelet.kernelize.cut import is_elementwise, numbered, over_slots
 from kernelet.kernelize.normalize import base_of
 from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import Call, KernelCall, Slot
@@ -29,8 +30,6 @@ PARTS_ELEMENTS = 1 << 15  # what one thread may do for all parts of a kernel
 NEAR = 4  # a large value that is computed more calls too early takes memory meanwhile
 LARGE = 1 << 12
 MOST_TRIED = 8
-_NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
-_JOINED = ELEMENTWISE | MOVEMENT | _NUMBERS | {Op.PARAM}
 
 
 def join_calls(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> list[Call]:
@@ -49,7 +48,7 @@ class _Statement:
     function of what was there before.
     """
 
-    store: UOp
+    stores: tuple[UOp, ...]
     shape: Shape
     views: tuple[UOp, ...]
     is_update: bool
@@ -76,18 +75,18 @@ class _Joiner:
         self.calls = calls
         self.slots = slots
         self.kept = kept
-        self.statements = _statements(calls, slots)
+        self.statements = _statements(calls)
         self.before = _before(calls)
         self.users: dict[int, int] = {}
         for number, call in enumerate(calls):
-            for slot in _slots_of(call):
+            for slot in call.slots:
                 self.users[slot] = self.users.get(slot, 0) | 1 << number
         after = [0] * len(calls)
         for number, found in enumerate(self.before):
             for other in _bits(found):
                 after[other] |= 1 << number
         self.groups = [
-            _Group(1 << n, self.before[n], after[n], [[n]], set(_slots_of(call)))
+            _Group(1 << n, self.before[n], after[n], [[n]], set(call.slots))
             for n, call in enumerate(calls)
         ]
         self.group_of = dict(enumerate(self.groups))
@@ -124,9 +123,9 @@ class _Joiner:
 
     def _are_apart(self, left: _Group, right: _Group) -> bool:
         """Whether two groups are on one device and do not hold the same statement."""
-        done = {self.statements[number].store for number in left.numbers}
-        twice = any(self.statements[number].store in done for number in right.numbers)
-        return self._device(left) == self._device(right) and not twice
+        done = {store for number in left.numbers for store in self.statements[number].stores}
+        own = {store for number in right.numbers for store in self.statements[number].stores}
+        return self._device(left) == self._device(right) and done.isdisjoint(own)
 
     def _device(self, group: _Group) -> str:
         return self.slots[min(group.memories)].device
@@ -143,7 +142,7 @@ class _Joiner:
         """Whether a call may be in the nest of a group: there all values are read, then written."""
         statement = self.statements[number]
         is_near = min(abs(number - other) for other in group.numbers) <= NEAR
-        is_kept = _written(self.calls[number])[0] in self.kept
+        is_kept = self.kept.issuperset(self.calls[number].written)
         if not (is_kept or is_near or numel(statement.shape) <= LARGE):
             return False
         return all(self._at_once(*sorted((number, other))) for other in group.numbers)
@@ -153,18 +152,19 @@ class _Joiner:
 
         What the second reads of the first is then the value that is written: see `_stores`.
         """
-        first, second = self.statements[early].store, self.statements[late].store
-        (written,), (ended,) = _written(self.calls[early]), _written(self.calls[late])
-        if written == ended:
+        written, ended = self.calls[early].written, self.calls[late].written
+        if not set(written).isdisjoint(ended):
             return False
-        if written in _slots_of(self.calls[late]):
+        read = set(written).intersection(self.calls[late].slots)
+        if not read and set(ended).isdisjoint(self.calls[early].slots):
+            return True
+        for slot in read:
             # What no third call reads was stored for a reason.
-            is_shared = written in self.kept or self.users[written] & ~(1 << early | 1 << late)
-            if not (is_shared and reads_in_place(second.src[1], first.src[0])):
+            if slot not in self.kept and not self.users[slot] & ~(1 << early | 1 << late):
                 return False
-        return ended not in _slots_of(self.calls[early]) or reads_in_place(
-            first.src[1], second.src[0]
-        )
+        first, second = self.statements[early].stores, self.statements[late].stores
+        pairs = itertools.chain(itertools.product(first, second), itertools.product(second, first))
+        return all(reads_in_place(one.src[1], other.src[0]) for one, other in pairs)
 
     def _may_join(self, left: _Group, right: _Group) -> bool:
         """Whether no other call must run between the two, and the kernel stays small."""
@@ -219,13 +219,12 @@ class _Joiner:
         found = []
         values: dict[UOp, UOp] = {}
         for number in part:
-            target, value = self.statements[number].store.src
-            value = substitute(value, values)
-            values[target] = value
-            (slot,) = _written(self.calls[number])
-            readers = self.users[slot] & ~(1 << number)
-            if slot in self.kept or readers & ~members or not readers:
-                found.append(UOp(Op.STORE, dtypes.void, (target, value)))
+            stores = [_with_values(store, values) for store in self.statements[number].stores]
+            values |= {store.src[0]: store.src[1] for store in stores}
+            for store, slot in zip(stores, self.calls[number].written, strict=True):
+                readers = self.users[slot] & ~(1 << number)
+                if slot in self.kept or readers & ~members or not readers:
+                    found.append(store)
         return found
 
     def _in_order(self, parts: list[list[int]]) -> list[list[int]]:
@@ -243,12 +242,9 @@ class _Joiner:
         return found
 
 
-def _slots_of(call: Call) -> tuple[int, ...]:
-    return call.slots if isinstance(call, KernelCall) else (call.target, call.source)
-
-
-def _written(call: Call) -> tuple[int, ...]:
-    return call.slots[: call.outputs] if isinstance(call, KernelCall) else (call.target,)
+def _with_values(store: UOp, values: dict[UOp, UOp]) -> UOp:
+    target, value = store.src
+    return UOp(Op.STORE, dtypes.void, (target, substitute(value, values)))
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -265,21 +261,21 @@ def _before(calls: Sequence[Call]) -> list[int]:
     readers: dict[int, int] = {}
     for number, call in enumerate(calls):
         found = 0
-        for slot in _slots_of(call):
+        for slot in call.slots:
             found |= writer.get(slot, 0)
-        for slot in _written(call):
+        for slot in call.written:
             found |= readers.get(slot, 0)
         for other in _bits(found):
             found |= before[other]
         before.append(found)
-        for slot in _slots_of(call):
+        for slot in call.slots:
             readers[slot] = readers.get(slot, 0) | 1 << number
-        for slot in _written(call):
+        for slot in call.written:
             writer[slot] = readers[slot] = 1 << number
     return before
 
 
-def _statements(calls: Sequence[Call], slots: Sequence[Slot]) -> dict[int, _Statement]:
+def _statements(calls: Sequence[Call]) -> dict[int, _Statement]:
     """The elementwise calls over the slots of the schedule."""
     known: dict[UOp, bool] = {}
     found = {}
@@ -287,24 +283,15 @@ def _statements(calls: Sequence[Call], slots: Sequence[Slot]) -> dict[int, _Stat
         if not isinstance(call, KernelCall):
             continue
         if call.kernel not in known:
-            (store,) = call.kernel.src
-            known[call.kernel] = all(node.op in _JOINED for node in store.src[1].toposort())
+            known[call.kernel] = is_elementwise(call.kernel)
         if known[call.kernel]:
-            found[number] = _statement(call)
+            found[number] = _statement(over_slots(call))
     return found
 
 
-def _statement(call: KernelCall) -> _Statement:
-    (store,) = call.kernel.src
-    memories = {
-        node: node.replace(arg=replace(node.arg, slot=call.slots[node.arg.slot]))
-        for node in store.toposort()
-        if node.op is Op.PARAM
-    }
-    store = substitute(store, memories)
-    target, value = store.src
-    views = {target: None}
-    stack, seen = [value], set()
+def _statement(stores: tuple[UOp, ...]) -> _Statement:
+    views = dict.fromkeys(store.src[0] for store in stores)
+    stack, seen = [store.src[1] for store in stores], set()
     while stack:
         node = stack.pop()
         if node in seen:
@@ -314,8 +301,8 @@ def _statement(call: KernelCall) -> _Statement:
             stack += node.src
         elif _is_whole_view(node):
             views[node] = None
-    is_update = base_of(target) in value.toposort()
-    return _Statement(store, value.shape, tuple(views), is_update)
+    is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
+    return _Statement(stores, stores[0].src[1].shape, tuple(views), is_update)
 
 
 def _is_whole_view(node: UOp) -> bool:

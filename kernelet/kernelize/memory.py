@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernelet.kernelize.schedule import Call, KernelCall, Slot
+from kernelet.kernelize.schedule import Call, Slot
 
 WASTE = 2  # a block may be this many times larger than what it holds
 
@@ -18,25 +18,21 @@ def plan_memory(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) ->
     """The slots with arena blocks given to all but the kept ones."""
     last: dict[int, int] = {}
     for number, call in enumerate(calls):
-        for slot in _slots_of(call):
+        for slot in call.slots:
             last[slot] = number
     planned = list(slots)
     blocks: list[tuple[int, str]] = []
     free: list[int] = []
     for number, call in enumerate(calls):
-        for slot in _slots_of(call):
+        for slot in call.slots:
             if slot in kept or planned[slot].arena is not None:
                 continue
             planned[slot] = replace(slots[slot], arena=_block(slots[slot], blocks, free))
-        for slot in _slots_of(call):
+        for slot in call.slots:
             arena = planned[slot].arena
             if arena is not None and last[slot] == number and arena not in free:
                 free.append(arena)
     return tuple(planned)
-
-
-def _slots_of(call: Call) -> tuple[int, ...]:
-    return call.slots if isinstance(call, KernelCall) else (call.target, call.source)
 
 
 def _block(slot: Slot, blocks: list[tuple[int, str]], free: list[int]) -> int:

@@ -11,12 +11,13 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.cut import Cutter
+from kernelet.kernelize.cycles import join_cycles
 from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
 from kernelet.kernelize.normalize import base_of
 from kernelet.kernelize.order import has_cycle, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
-from kernelet.kernelize.schedule import Schedule
+from kernelet.kernelize.schedule import KernelCall, Schedule
 
 
 def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
@@ -29,6 +30,9 @@ def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
     for _ in range(len(states) + 1):
         cutter = Cutter(sink, device, given)
         order = order_calls(cutter.pieces)
+        if has_cycle(cutter.pieces, order):
+            join_cycles(cutter.pieces, order)
+            order = order_calls(cutter.pieces)
         if not has_cycle(cutter.pieces, order):
             return _schedule(sink, cutter, order)
         sink = read_copies(sink, lost_states(cutter.pieces, cutter.order))
@@ -48,7 +52,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         kept.add(slot)
         view = cutter.views.get(base, base)
         results.append(_moved(root, base, view))
-    written = {pieces.slot_of[node] for node in order if node.op is Op.ASSIGN}
+    written = {slot for call in calls if isinstance(call, KernelCall) for slot in call.written}
     calls = join_calls(calls, pieces.slots, kept)
     slots = plan_memory(calls, pieces.slots, kept)
     return Schedule(

@@ -38,6 +38,11 @@ class KernelCall:
     slots: tuple[int, ...]
     outputs: int
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The slots that it writes."""
+        return self.slots[: self.outputs]
+
 
 @dataclass(frozen=True, slots=True)
 class CopyCall:
@@ -45,6 +50,16 @@ class CopyCall:
 
     target: int
     source: int
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Both slots."""
+        return self.target, self.source
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The slot that it writes."""
+        return (self.target,)
 
 
 Call = KernelCall | CopyCall

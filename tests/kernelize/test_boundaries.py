@@ -8,6 +8,7 @@ from kernelet.graph.uop import UOp
 from kernelet.kernelize.boundaries import choose_boundaries, is_kernel
 from tests.kernelize.graphs import after, contiguous, number, write
 from tests.lower.pseudocode import (
+    F32,
     expand,
     flip,
     memory,
@@ -177,3 +178,9 @@ def test_what_limits_a_product_is_stored_in_place_of_it() -> None:
 
 def product_of(value: UOp) -> UOp:
     return reshape(product(value, memory(5, 32, 64)), 128, 32)
+
+
+def test_a_number_that_many_kernels_need_is_not_stored() -> None:
+    number = UOp(Op.RECIPROCAL, F32, (UOp(Op.SQRT, F32, (memory(9, 1),)),))
+    rows = [memory(n, n + 20) * expand(number, n + 20) for n in range(3, 30) if n != 9]
+    assert stored(*rows) == []

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from kernelet import Tensor, TinyJit, holdings, nn
+from kernelet.base.counters import GlobalCounters
 from kernelet.base.errors import ArgumentError, GradientError
 from kernelet.nn import optim
 
@@ -230,3 +231,120 @@ def test_an_optimizer_keeps_its_memory_over_many_steps():
             kept = (weight, optimizer.m[0], optimizer.corrections)
             places.append(tuple(id(holdings.memory(each.uop)) for each in kept))
     assert len(set(places)) == 1
+
+
+# ---- few kernels, and nothing read too late ----
+
+
+def kernels_of(function):
+    before = GlobalCounters.kernel_count
+    function()
+    return GlobalCounters.kernel_count - before
+
+
+def model(*shapes):
+    weights = [Tensor(np.full(shape, 0.5, np.float32)).realize() for shape in shapes]
+    for weight in weights:
+        weight.grad = Tensor(np.full(weight.shape, 0.25, np.float32)).realize()
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (lambda params: optim.SGD(params, lr=0.1), 1),
+        (lambda params: optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True), 1),
+        (lambda params: optim.Adam(params, lr=0.1, weight_decay=0.1), 1),
+        (lambda params: optim.AdamW(params, lr=0.1), 1),
+        (lambda params: optim.LAMB(params, lr=0.1), 1 + 3 * 3),
+    ],
+    ids=["sgd", "momentum", "adam", "adamw", "lamb"],
+)
+def test_small_parameters_are_all_moved_by_one_kernel(make, most):
+    optimizer = make(model((3, 4), (5,), (2, 2, 2)))
+    with Tensor.train():
+        assert kernels_of(optimizer.step) <= most
+        assert kernels_of(optimizer.step) <= most
+
+
+def test_a_large_parameter_is_moved_with_its_moments_by_one_kernel():
+    optimizer = optim.Adam(model((400, 300), (300, 400)), lr=0.1)
+    with Tensor.train():
+        assert kernels_of(optimizer.step) == 3  # one for the step counters
+
+
+def test_many_parameters_take_few_kernels():
+    optimizer = optim.Adam(model(*[(n,) for n in range(3, 43)]), lr=0.1)
+    with Tensor.train():
+        assert kernels_of(optimizer.step) <= 6
+
+
+def test_gradients_can_be_read_after_a_step():
+    weights = model((3,), (4,))
+    optimizer = optim.Adam(weights, lr=0.1, weight_decay=0.5)
+    with Tensor.train():
+        optimizer.step()
+    assert weights[0].grad.tolist() == [0.25] * 3
+
+
+def test_a_weight_shared_by_two_losses_is_read_before_it_moves():
+    weights = model((4,), (4,))
+    old = weights[0] * 2  # lazy, and it must see the value before the step
+    optimizer = optim.SGD(weights, lr=1.0)
+    with Tensor.train():
+        optimizer.step()
+    assert old.tolist() == [1.0] * 4
+    assert weights[0].tolist() == [0.25] * 4
+
+
+def test_running_means_move_in_the_same_kernel_as_the_parameters():
+    weights, means = model((3,), (5,)), Tensor([1.0, 2.0], requires_grad=False).realize()
+    optimizer = optim.SGD([*weights, means], lr=0.5)
+    with Tensor.train():
+        means.assign(means * 0.5 + 1)
+        assert kernels_of(optimizer.step) == 1
+    assert means.tolist() == [1.5, 2.0]
+
+
+def torch_optimizer(torch, name, params):
+    made = {
+        "sgd": lambda: torch.optim.SGD(params, lr=0.05, momentum=0.9, nesterov=True),
+        "adam": lambda: torch.optim.Adam(params, lr=0.05, weight_decay=0.1),
+        "adamw": lambda: torch.optim.AdamW(params, lr=0.05, weight_decay=0.1),
+    }
+    return made[name]()
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_a_model_moves_as_with_torch(name, captured):
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(7)
+    start = [draw.standard_normal(shape).astype(np.float32) for shape in [(3, 8), (8,), (8, 2)]]
+    rows = draw.standard_normal((6, 5, 3)).astype(np.float32)
+
+    theirs = [torch.tensor(each, requires_grad=True) for each in start]
+    other = torch_optimizer(torch, name, theirs)
+    for row in rows:
+        other.zero_grad()
+        ((torch.tensor(row) @ theirs[0] + theirs[1]).relu() @ theirs[2]).square().mean().backward()
+        other.step()
+
+    weights = [Tensor(each).realize() for each in start]
+    optimizer = {
+        "sgd": lambda: optim.SGD(weights, lr=0.05, momentum=0.9, nesterov=True),
+        "adam": lambda: optim.Adam(weights, lr=0.05, weight_decay=0.1),
+        "adamw": lambda: optim.AdamW(weights, lr=0.05, weight_decay=0.1),
+    }[name]()
+
+    def step(row):
+        optimizer.zero_grad()
+        ((row @ weights[0] + weights[1]).relu() @ weights[2]).square().mean().backward()
+        optimizer.step()
+
+    run = TinyJit(step) if captured else step
+    with Tensor.train():
+        for row in rows:
+            run(Tensor(row).realize())
+    for mine, yours in zip(weights, theirs, strict=True):
+        np.testing.assert_allclose(mine.numpy(), yours.detach().numpy(), rtol=1e-4, atol=1e-5)
