@@ -9,12 +9,11 @@ and modulo are Python's, so every rule holds for negative numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
 from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
-from kernelet.base.errors import InternalError
 from kernelet.graph.bounds import Bounds
 from kernelet.graph.infer import Dim, order_key
 from kernelet.graph.ops import Op
@@ -88,18 +87,23 @@ def sum_of(constant: int, coefficients: Mapping[UOp, int]) -> UOp:
     found = {atom: factor for atom, factor in coefficients.items() if factor}
     if any(atom.op is Op.MOD for atom in found):
         constant, found = _recombine_digits(constant, found)
-    if not found:
-        return index_const(constant)
-    ordered = found if len(found) == 1 else {a: found[a] for a in sorted(found, key=order_key)}
+    if len(found) > 1:
+        found = {atom: found[atom] for atom in sorted(found, key=order_key)}
+    return _ordered_sum(constant, found)
+
+
+def _ordered_sum(constant: int, ordered: dict[UOp, int]) -> UOp:
+    """The normal form of a sum whose terms have their order and that no digits leave shorter."""
     node: UOp | None = None
     for atom, factor in ordered.items():
         term = atom if factor == 1 else UOp(Op.MUL, dtypes.index, (atom, index_const(factor)))
         node = term if node is None else UOp(Op.ADD, dtypes.index, (node, term))
-    assert node is not None
+    if node is None:
+        return index_const(constant)
     if constant:
         node = UOp(Op.ADD, dtypes.index, (node, index_const(constant)))
     if node not in ordered:
-        node.cache.setdefault("terms", Terms(constant, dict(ordered)))
+        node.cache.setdefault("terms", Terms(constant, ordered))
     return node
 
 
@@ -146,6 +150,9 @@ def add_index(left: UOp, right: UOp) -> UOp:
     if right is ZERO:
         return left
     first, second = terms_of(left), terms_of(right)
+    if not second.coefficients or not first.coefficients:
+        present = first.coefficients or second.coefficients
+        return _ordered_sum(first.constant + second.constant, present)
     coefficients = dict(first.coefficients)
     for atom, factor in second.coefficients.items():
         coefficients[atom] = coefficients.get(atom, 0) + factor
@@ -157,8 +164,10 @@ def scale_index(index: UOp, factor: Dim) -> UOp:
     if isinstance(factor, int):
         if factor == 1:
             return index
+        if factor == 0:
+            return ZERO
         constant, coefficients = terms_of(index)
-        return sum_of(constant * factor, {a: f * factor for a, f in coefficients.items()})
+        return _ordered_sum(constant * factor, {a: f * factor for a, f in coefficients.items()})
     total = ZERO
     constant, coefficients = terms_of(normalize_index(factor))
     if constant:
@@ -405,7 +414,65 @@ def normalize_index(node: UOp) -> UOp:
 def substitute_index(node: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """The index, or gate, with some atoms replaced, in normal form again."""
     memo: dict[UOp, UOp] = dict(mapping)
+    if mapping and all(key.op is Op.RANGE for key in mapping):
+        return _replace(node, frozenset(mapping), memo)
     return _rebuild(node, memo)
+
+
+def _loops_in(node: UOp) -> frozenset[UOp]:
+    """The loop variables below a node, those in the sizes of loops too."""
+    found: frozenset[UOp] | None = node.cache.get("loops")
+    if found is None:
+        found = frozenset().union(*[_loops_in(source) for source in node.src])
+        if node.op is Op.RANGE:
+            found |= {node}
+        node.cache["loops"] = found
+    return found
+
+
+def _replace(node: UOp, gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
+    """As `_rebuild`, for loop variables in a normal form: what does not use them stays."""
+    found = memo.get(node)
+    if found is not None:
+        return found
+    if gone.isdisjoint(_loops_in(node)):
+        return node
+    op = node.op
+    if node.dtype is dtypes.index and (
+        op is Op.ADD or (op is Op.MUL and node.src[1].op is Op.CONST)
+    ):
+        result = _replace_terms(node, gone, memo)
+    elif op is Op.RANGE:
+        result = node.replace(src=(_replace(node.src[0], gone, memo),))
+    elif op is Op.CAST and node.src[0].dtype is not dtypes.index:
+        (inner,) = copies_of(node.src[0], [{loop: memo[loop] for loop in gone}])
+        result = inner.cast(dtypes.index)
+    else:
+        parts = tuple([_replace(source, gone, memo) for source in node.src])
+        result = _rebuild_operation(node, parts)
+    memo[node] = result
+    return result
+
+
+def _replace_terms(node: UOp, gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
+    constant, coefficients = terms_of(node)
+    kept: dict[UOp, int] = {}
+    moved: list[tuple[Terms, int]] = []
+    for atom, factor in coefficients.items():
+        new = _replace(atom, gone, memo)
+        if new is atom:
+            kept[atom] = factor
+        elif new.op is Op.CONST:
+            constant += new.arg * factor
+        else:
+            moved.append((terms_of(new), factor))
+    if not moved:
+        return _ordered_sum(constant, kept)
+    for terms, factor in moved:
+        constant += terms.constant * factor
+        for atom, amount in terms.coefficients.items():
+            kept[atom] = kept.get(atom, 0) + amount * factor
+    return sum_of(constant, kept)
 
 
 def _rebuild(node: UOp, memo: dict[UOp, UOp]) -> UOp:
@@ -457,22 +524,35 @@ _OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
 
 def replace_ranges(statement: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """The statement with loop variables replaced and its indices simplified again."""
-    done: dict[UOp, UOp] = {}
+    (found,) = copies_of(statement, [mapping])
+    return found
+
+
+def copies_of(statement: UOp, mappings: Sequence[Mapping[UOp, UOp]]) -> list[UOp]:
+    """The statement once for each mapping, all of which replace the same loop variables."""
+    gone = frozenset(mappings[0])
+    moving: dict[UOp, None] = {}
     for node in statement.toposort():
-        if node.dtype is dtypes.index and node.op is not Op.INDEX:
-            continue
-        sources = tuple(
-            done[source] if source in done else _index_source(source, mapping)
+        if not _is_index(node) and any(
+            not gone.isdisjoint(_loops_in(source)) if _is_index(source) else source in moving
             for source in node.src
-        )
-        done[node] = node if sources == node.src else rebuild(node, sources)
-    return done[statement]
+        ):
+            moving[node] = None
+    return [_copy(statement, moving, gone, dict(mapping)) for mapping in mappings]
 
 
-def _index_source(source: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
-    if source.dtype is dtypes.index:
-        return substitute_index(source, mapping)
-    raise InternalError(f"lower: {source.op.name} is not index arithmetic")
+def _is_index(node: UOp) -> bool:
+    return node.dtype is dtypes.index and node.op is not Op.INDEX
+
+
+def _copy(statement: UOp, moving: Iterable[UOp], gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
+    for node in moving:
+        sources = [
+            _replace(source, gone, memo) if _is_index(source) else memo.get(source, source)
+            for source in node.src
+        ]
+        memo[node] = rebuild(node, tuple(sources))
+    return memo.get(statement, statement)
 
 
 def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:

@@ -15,6 +15,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph.division import (
     ZERO,
+    copies_of,
     index_const,
     rebuild,
     replace_ranges,
@@ -48,11 +49,9 @@ def _expand(statement: UOp) -> Statements:
     kind = variable.arg.kind
     if kind == "unroll":
         inner = _expand_all(body)
-        copies: Statements = []
-        for step in range(variable.src[0].arg):
-            mapping = {variable: index_const(step)}
-            copies += [replace_ranges(part, mapping) for part in inner]
-        return copies
+        steps = [{variable: index_const(step)} for step in range(variable.src[0].arg)]
+        copies = [copies_of(part, steps) for part in inner]
+        return [part for step in zip(*copies, strict=True) for part in step]
     if kind == "vector":
         return [_Vectorizer(variable).statement(part) for part in body]
     return [UOp(Op.LOOP, dtypes.void, (variable, *_expand_all(body)))]

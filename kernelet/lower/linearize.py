@@ -24,16 +24,18 @@ class _Scope:
     variable: UOp | None
     written: frozenset[UOp]
     nodes: list[UOp] = field(default_factory=list)
-    settled: set[UOp] = field(default_factory=set)
+    settled: list[UOp] = field(default_factory=list)
 
 
 class _Linearizer:
     def __init__(self, block: UOp) -> None:
         self.writes: dict[UOp, frozenset[UOp]] = {}
         self.scopes: list[_Scope] = [_Scope(None, self._written(block))]
-        # For each memory that the kernel writes, the values computed from what it held.
+        # The scope in which each value has been computed that can be used now.
+        self.depths: dict[UOp, int] = {}
+        # The written memories that a value depends on, and the values that depend on each.
+        self.reads: dict[UOp, frozenset[UOp]] = {}
         self.readers: dict[UOp, set[UOp]] = {memory: set() for memory in self._written(block)}
-        self.sources: dict[UOp, set[UOp]] = {}  # the same the other way round
 
     def _written(self, statement: UOp) -> frozenset[UOp]:
         """The memories that a statement stores to."""
@@ -71,59 +73,59 @@ class _Linearizer:
         scope = _Scope(variable, self._written(statement))
         self._forget(scope.written)
         scope.nodes.append(variable)
-        scope.settled.add(variable)
         self.scopes.append(scope)
+        self._settle(variable, len(self.scopes) - 1)
         for part in body:
             self._statement(part)
         self.scopes.pop()
+        for node in scope.settled:
+            if self.depths.get(node) == len(self.scopes):
+                del self.depths[node]
         scope.nodes.append(UOp(Op.END, dtypes.void, (variable,)))
         self.scopes[-1].nodes += scope.nodes
 
-    def _depth(self, node: UOp) -> int | None:
-        """The scope in which a node has been computed; None if in none that is open."""
-        for depth in range(len(self.scopes) - 1, -1, -1):
-            if node in self.scopes[depth].settled:
-                return depth
-        return None
+    def _settle(self, node: UOp, depth: int) -> None:
+        self.depths[node] = depth
+        self.scopes[depth].settled.append(node)
 
     def _emit(self, root: UOp) -> None:
         """Compute a value, and all below it, as far out as possible."""
+        depths = self.depths
         stack = [root]
         while stack:
             node = stack[-1]
-            if self._depth(node) is not None:
+            if node in depths:
                 stack.pop()
                 continue
-            missing = [source for source in node.src if self._depth(source) is None]
+            missing = [source for source in node.src if source not in depths]
             if missing:
                 stack.extend(reversed(missing))
                 continue
             stack.pop()
-            depth = max((self._depth(source) or 0 for source in node.src), default=0)
+            depth = max([depths[source] for source in node.src], default=0)
             if node.op is Op.LOAD:
                 depth = max(depth, self._innermost_writer(node.src[0].src[0]))
-            scope = self.scopes[depth]
-            scope.nodes.append(node)
-            scope.settled.add(node)
+            self.scopes[depth].nodes.append(node)
+            self._settle(node, depth)
             self._note_reads(node)
 
     def _note_reads(self, node: UOp) -> None:
-        found = {memory for source in node.src for memory in self.sources.get(source, ())}
+        reads = self.reads
+        below = [reads[source] for source in node.src if source in reads]
         if node.op is Op.LOAD and node.src[0].src[0] in self.readers:
-            found.add(node.src[0].src[0])
-        if found:
-            self.sources[node] = found
-        for memory in found:
-            self.readers[memory].add(node)
+            below.append(frozenset({node.src[0].src[0]}))
+        if below:
+            reads[node] = below[0] if len(below) == 1 else frozenset().union(*below)
+            for memory in reads[node]:
+                self.readers[memory].add(node)
 
     def _forget(self, written: frozenset[UOp]) -> None:
         """Drop what was computed from memory that has changed, or will inside a loop."""
         for memory in written:
             stale = self.readers[memory]
-            if stale:
-                for scope in self.scopes:
-                    scope.settled -= stale
-                stale.clear()
+            for node in stale:
+                self.depths.pop(node, None)
+            stale.clear()
 
     def _innermost_writer(self, memory: UOp) -> int:
         for depth in range(len(self.scopes) - 1, 0, -1):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelet.base.dtype import dtypes
+from kernelet.graph import division
 from kernelet.graph.division import (
     FALSE,
     TRUE,
@@ -17,6 +18,7 @@ from kernelet.graph.division import (
     and_gates,
     as_int,
     bounds_gate,
+    copies_of,
     divide_index,
     gate_parts,
     index_const,
@@ -247,6 +249,39 @@ def test_a_copy_of_a_statement_is_simplified_again() -> None:
     assert text(inside.src[0].src[1]) == "r1 + 5"
     padding = replace_ranges(load, {I: ZERO, J: ZERO})
     assert padding is UOp.const(0.0, dtypes.float32)
+
+
+def test_copies_keep_what_does_not_move() -> None:
+    i, j = loop(0, 4), loop(1, 8)
+    memory = UOp(Op.PARAM, dtypes.float32, (), ParamArg(0, 64, "CPU"))
+    still = load_at(memory, j)
+    moving = load_at(memory, add_index(scale_index(i, 8), j))
+    first, second = copies_of(still + moving, [{i: index_const(n)} for n in (0, 3)])
+    assert first is still + still
+    assert second is still + load_at(memory, add_index(j, index_const(24)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_replaced_loops_leave_the_normal_form(seed: int) -> None:
+    choose = random.Random(seed)
+    a, b, c = (loop(number, size) for number, size in enumerate((4, 6, 5)))
+    index = ZERO
+    for _ in range(6):
+        step = scale_index(choose.choice((a, b, c)), choose.choice((-3, 1, 2, 7)))
+        index = add_index(index, step)
+        change = choose.choice((divide_index, modulo_index, scale_index, add_index))
+        index = change(index, choose.randrange(1, 9)) if change is not add_index else index
+    for other in (index_const(2), c, add_index(scale_index(c, 2), index_const(1))):
+        assert substitute_index(index, {a: other}) is rebuilt(index, {a: other})
+
+
+def rebuilt(node: UOp, mapping: dict[UOp, UOp]) -> UOp:
+    """The index written down anew, every step of it."""
+    return division._rebuild(node, dict(mapping))
+
+
+def load_at(memory: UOp, index: UOp) -> UOp:
+    return UOp(Op.LOAD, dtypes.float32, (UOp(Op.INDEX, dtypes.index, (memory, index)),))
 
 
 def test_a_choice_whose_condition_is_known_is_made() -> None:
