@@ -21,7 +21,7 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
 from kernelet.lower.chains import chain_plan
 from kernelet.lower.contraction import plan_contraction
-from kernelet.lower.nest import NestWriter
+from kernelet.lower.nest import NestWriter, form_of_part
 from kernelet.lower.running import Running, running_axis, running_transforms
 from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
@@ -251,7 +251,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     """The plan that the heuristics give for a kernel on a device."""
     if kernel.src[0].op is Op.SINK:  # its parts are too small for several threads
         alone = replace(target, threads=1)
-        return Plan(parts=tuple([plan_kernel(part, alone) for part in kernel.src]))
+        forms = [form_of_part(part)[0] for part in kernel.src]
+        plans = {form: plan_kernel(form, alone) for form in dict.fromkeys(forms)}
+        return Plan(parts=tuple([plans[form] for form in forms]))
     chain = chain_plan(kernel, target)
     if chain is not None:
         return chain

@@ -300,8 +300,22 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
         if plan.staged:
             block = join_loops(stage_loads(block, plan.staged, plan.lanes))
         return block
-    parts = zip(kernel.src, plan.parts, strict=True)
-    return _one_after_the_other([write_nest(part, inner) for part, inner in parts])
+    blocks: dict[UOp, UOp] = {}
+    found = []
+    for part, inner in zip(kernel.src, plan.parts, strict=True):
+        form, memories = form_of_part(part)
+        if form not in blocks:
+            blocks[form] = write_nest(form, inner)
+        found.append(substitute(blocks[form], memories))
+    return _one_after_the_other(found)
+
+
+def form_of_part(part: UOp) -> tuple[UOp, dict[UOp, UOp]]:
+    """A part over memories 0, 1, ..., so that equal work is done once, and what they stand for."""
+    memories = [node for node in part.toposort() if node.op is Op.PARAM]
+    numbered = [n.replace(arg=replace(n.arg, slot=at)) for at, n in enumerate(memories)]
+    form = substitute(part, dict(zip(memories, numbered, strict=True)))
+    return form, dict(zip(numbered, memories, strict=True))
 
 
 def _one_after_the_other(blocks: list[UOp]) -> UOp:

@@ -7,7 +7,7 @@ import textwrap
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import LOOPS, verify
 from kernelet.graph.uop import UOp
-from kernelet.lower.nest import write_nest
+from kernelet.lower.nest import form_of_part, write_nest
 from kernelet.lower.transforms import GroupLanes, Plan, Reorder, Split
 from tests.lower.pseudocode import (
     VOID,
@@ -238,3 +238,42 @@ def test_several_results_are_written_at_once() -> None:
     x, y = memory(1, 6), memory(2, 6)
     swap = UOp.sink(UOp(Op.STORE, VOID, (x, y)), UOp(Op.STORE, VOID, (y, x)))
     assert loops(swap) == "for r0 in 6:\n  at once:\n    p1[r0] = p2[r0]\n    p2[r0] = p1[r0]"
+
+
+# ---- parts ----
+
+
+def test_parts_follow_each_other_with_loops_of_their_own() -> None:
+    x, y = memory(0, 8), memory(1, 3)
+    parts = [kernel_of(x, x + 1.0), kernel_of(y, y * 2.0), kernel_of(y, y + shrink(x, (0, 3)))]
+    assert written(write_nest(UOp.sink(*parts), Plan(parts=(Plan(),) * 3))) == (
+        "for r0 in 8:\n"
+        "  p0[r0] = (p0[r0] + 1.0)\n"
+        "for r1 in 3:\n"
+        "  p1[r1] = (p1[r1] * 2.0)\n"
+        "for r2 in 3:\n"
+        "  p1[r2] = (p1[r2] + p0[r2])"
+    )
+
+
+def test_parts_have_scratch_of_their_own() -> None:
+    x, y = memory(0, 4, 8), memory(1, 2, 3)
+    parts = [
+        kernel_of(memory(2, 4), reshape(reduce(x, Op.ADD, 1), 4)),
+        kernel_of(memory(3, 2), reshape(reduce(y, Op.ADD, 1), 2)),
+    ]
+    block = write_nest(UOp.sink(*parts), Plan(parts=(Plan(), Plan())))
+    scratch = [node for node in block.toposort() if node.op is Op.SCRATCH]
+    assert len({node.arg.number for node in scratch}) == 2
+
+
+def test_parts_that_do_the_same_with_other_memory_have_one_form() -> None:
+    first = kernel_of(memory(0, 8), memory(0, 8) + memory(1, 8))
+    second = kernel_of(memory(5, 8), memory(5, 8) + memory(2, 8))
+    form, memories = form_of_part(second)
+    assert form is form_of_part(first)[0]
+    assert sorted(node.arg.slot for node in memories.values()) == [2, 5]
+
+
+def kernel_of(target: UOp, value: UOp) -> UOp:
+    return UOp.sink(UOp(Op.STORE, VOID, (target, value)))
