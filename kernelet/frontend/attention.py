@@ -12,9 +12,8 @@ from typing import Self
 from kernelet.base.dtype import promote
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.linalg import LinearAlgebra
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import known, show_shape
 from kernelet.frontend.random import Random
-from kernelet.frontend.windows import known
 from kernelet.graph.ops import Op
 
 

@@ -1,7 +1,7 @@
 """What realized values were computed from, for gradients that are asked for afterwards.
 
 In:  nodes that stand for memory, and the expressions whose values that memory holds.
-Out: graphs in which memory is replaced by the expression it came from.
+Out: derivatives, through graphs in which memory is replaced by the expression it came from.
 
 An expression is kept as long as its memory's node is used. From a tensor with
 ``requires_grad=True`` on it is always kept; from other leaves only while it is small, so that
@@ -10,13 +10,16 @@ values fed back again and again do not hold everything that came before them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernelet.base.dtype import DType
+from kernelet.frontend.gradient import gradients
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import reachable, substitute
@@ -71,6 +74,30 @@ def restored(root: UOp) -> tuple[UOp, dict[UOp, UOp]]:
         computed = substitute(_histories[memory].node(), links)
         links[memory] = UOp(Op.FUNCTION, memory.dtype, (memory, computed), "identity")
     return (substitute(root, links) if links else root), links
+
+
+def derivatives(root: UOp, seed: UOp, targets: Sequence[Collection[UOp]]) -> list[UOp | None]:
+    """The gradient of each target, which some nodes stand for; None where none flows to it.
+
+    `seed` is the gradient of `root` itself.
+    """
+    graph, links = restored(root)
+    names = [[substitute(node, links) for node in set(nodes)] for nodes in targets]
+    found = gradients(graph, seed, [node for nodes in names for node in nodes])
+    memory = {link: node for node, link in links.items()}
+    results: list[UOp | None] = []
+    for nodes in names:
+        parts = [found[node] for node in nodes if node in found]
+        # Values are read from memory, so what they were computed from is not needed any more.
+        results.append(substitute(reduce(operator.add, parts), memory) if parts else None)
+    return results
+
+
+def depends_on(root: UOp, target: Collection[UOp]) -> bool:
+    """Whether `root` was computed from a tensor at all, differentiably or not."""
+    graph, links = restored(root)
+    below = graph.toposort()
+    return any(substitute(node, links) in below for node in target)
 
 
 def sources_of(root: UOp) -> list[UOp]:

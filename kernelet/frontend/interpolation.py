@@ -15,9 +15,8 @@ from typing import Self
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import check_choice, show_shape
+from kernelet.frontend.primitives import check_choice, known, show_shape
 from kernelet.frontend.reduction import Reduction
-from kernelet.frontend.windows import known
 
 _LINEAR = ("linear", "bilinear", "trilinear")
 _NEAREST = ("nearest", "nearest-exact")

@@ -13,9 +13,9 @@ from typing import Self, TypeVar
 
 from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ShapeError
-from kernelet.frontend.primitives import show_shape
+from kernelet.frontend.primitives import known, show_shape
 from kernelet.frontend.reduction import Reduction
-from kernelet.frontend.windows import Padding, PerAxis, Slide, Window, known, window_list
+from kernelet.frontend.windows import Padding, PerAxis, Slide, Window, window_list
 from kernelet.graph.ops import Op
 
 OutputSize = int | Sequence[int | None]

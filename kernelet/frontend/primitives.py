@@ -94,6 +94,20 @@ def show_dim(dim: Dim) -> str:
     return f"at most {dim.bounds.max}"
 
 
+def known(dim: Dim) -> int:
+    """The size as a number; ShapeError when it is a bound variable.
+
+    >>> known(3)
+    3
+    """
+    if isinstance(dim, int):
+        return dim
+    raise ShapeError(
+        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
+        "be bound variables. Use axes whose size is a number."
+    )
+
+
 def broadcast_shape(*shapes: Shape, name: str = "broadcast") -> Shape:
     """The shape that all of `shapes` expand to; ShapeError when there is none.
 

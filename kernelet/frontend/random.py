@@ -25,7 +25,7 @@ from kernelet.base import config
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
-from kernelet.frontend.leaves import device_name
+from kernelet.frontend.host import device_name
 from kernelet.frontend.primitives import DeviceLike, product, show_shape
 from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kernelet.base.errors import DeviceError, ShapeError
 from kernelet.frontend import history, live
-from kernelet.frontend.leaves import device_name
+from kernelet.frontend.host import device_name
 from kernelet.frontend.primitives import DeviceLike, Primitives, show_shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import CutArg, UOp

@@ -15,7 +15,7 @@ from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.errors import JitError
 from kernelet.frontend import live
-from kernelet.frontend.leaves import known_shape
+from kernelet.frontend.host import known_shape
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op

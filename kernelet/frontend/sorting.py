@@ -19,8 +19,7 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import product, show_shape
-from kernelet.frontend.windows import known
+from kernelet.frontend.primitives import known, product, show_shape
 from kernelet.graph.ops import Op
 
 _COUNTED = 4096

@@ -24,10 +24,9 @@ from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
-from kernelet.frontend.derivatives import depends_on, derivatives
+from kernelet.frontend.host import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.inplace import InPlace
 from kernelet.frontend.interpolation import Interpolation
-from kernelet.frontend.leaves import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.primitives import (
@@ -421,7 +420,11 @@ class Tensor(
             )
         found = self._gradients(list(targets), gradient)
         for target, each in zip(targets, found, strict=True):
-            if each is None and 0 not in target.shape and not depends_on(self.uop, target):
+            if (
+                each is None
+                and 0 not in target.shape
+                and not history.depends_on(self.uop, live.nodes_of(target))
+            ):
                 raise GradientError(
                     f"gradient: the tensor was not computed from the target of shape "
                     f"{show_shape(target.shape)}, or its history is gone. Use the target in the "
@@ -451,15 +454,10 @@ class Tensor(
         for target, found in zip(targets, gradients, strict=True):
             if found is not None:
                 target._add_gradient(found)
-        overdue = [
-            each.grad
-            for each in targets
-            if each.grad is not None and each._pending >= _PENDING_LIMIT
-        ]
-        if overdue:
-            live.realize(overdue)
-            for target in targets:
-                target._pending = 0
+        overdue = [target for target in targets if target._pending >= _PENDING_LIMIT]
+        live.realize([target.grad for target in overdue if target.grad is not None])
+        for target in overdue:
+            target._pending = 0
         return self
 
     def _gradients(self, targets: list[Tensor], gradient: Tensor | None) -> list[Tensor | None]:
@@ -473,7 +471,8 @@ class Tensor(
                 "gradient of its own; reduce it with sum() or mean(), or give gradient=."
             )
         seed = self._constant(1) if gradient is None else self._as_value(gradient, "backward")
-        found = derivatives(self.uop, seed.uop, targets)
+        names = [live.nodes_of(target) for target in targets]
+        found = history.derivatives(self.uop, seed.uop, names)
         return [None if node is None else self._wrap(node) for node in found]
 
     def _add_gradient(self, found: Tensor) -> None:

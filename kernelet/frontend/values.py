@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend import host
+from kernelet.frontend.host import known_shape
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.leaves import known_shape
 from kernelet.frontend.primitives import product, show_shape
 from kernelet.graph.infer import Dim, Shape
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kernelet.base.errors import ArgumentError, ShapeError
-from kernelet.frontend.primitives import show_dim
-from kernelet.graph.infer import Dim
+from kernelet.base.errors import ArgumentError
 
 PerAxis = int | Sequence[int]
 Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
@@ -163,17 +161,3 @@ def window_list(
     bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
     sides = zip(bare, paddings(call, padding, bare), strict=True)
     return [replace(window, before=before, after=after) for window, (before, after) in sides]
-
-
-def known(dim: Dim) -> int:
-    """The size as a number; ShapeError when it is a bound variable.
-
-    >>> known(3)
-    3
-    """
-    if isinstance(dim, int):
-        return dim
-    raise ShapeError(
-        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
-        "be bound variables. Use axes whose size is a number."
-    )

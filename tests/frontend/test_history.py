@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kernelet.frontend import history
+from kernelet.frontend.live import nodes_of
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 
@@ -81,3 +82,31 @@ def test_steps_without_an_optimizer_hold_a_bounded_past(monkeypatch: pytest.Monk
         loss = (weight * float(step)).square().sum().realize()
         weight = (weight - loss.gradient(weight)[0] * 1e-4).realize()
     assert len(history._histories) - before < 25
+
+
+# ---- derivatives find tensors by the nodes they stand for ----
+
+
+def test_targets_may_be_lazy_realized_or_in_between() -> None:
+    x = Tensor([2.0])
+    y = x * 3
+    late = y * y
+    y.realize()
+    total = (late + y).sum()
+    found = history.derivatives(total.uop, total.full_like(1).uop, [nodes_of(x), nodes_of(y)])
+    assert [Tensor(node).tolist() for node in found if node is not None] == [[39.0], [13.0]]
+
+
+def test_gradients_read_memory_not_history() -> None:
+    x = Tensor([2.0])
+    y = (x * 3).realize()
+    (found,) = history.derivatives((y * y).uop, y.full_like(1).uop, [nodes_of(x)])
+    assert found is not None
+    assert (x * 3).uop not in found.toposort()
+
+
+def test_dependence_counts_what_has_no_gradient_too() -> None:
+    x, y = Tensor([2.0]), Tensor([1.0])
+    result = (x > 1).where(1.0, 2.0)
+    assert history.depends_on(result.uop, nodes_of(x))
+    assert not history.depends_on(result.uop, nodes_of(y))

@@ -9,6 +9,7 @@ from kernelet.frontend.primitives import (
     Primitives,
     as_dtype,
     broadcast_shape,
+    known,
     promote_scalar,
     show_shape,
 )
@@ -99,3 +100,8 @@ def test_no_two_topic_classes_define_the_same_method() -> None:
             if not declared and not name.startswith(("__", "_abc")):
                 owners.setdefault(name, []).append(topic.__name__)
     assert {name: found for name, found in owners.items() if len(found) > 1} == {}
+
+
+def test_unknown_sizes_are_named() -> None:
+    with pytest.raises(ShapeError, match="n=3"):
+        known(UOp.variable("n", 1, 4).bind(3))

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.tensor import Tensor
-from kernelet.frontend.windows import Window, known, paddings, per_axis, window_list
+from kernelet.frontend.windows import Window, paddings, per_axis, window_list
 from kernelet.graph.division import ZERO, index_of
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
@@ -94,8 +94,3 @@ def test_numbers_for_each_axis_must_be_as_many_and_positive() -> None:
         per_axis("pool", "stride", (1, 2, 3), 2)
     with pytest.raises(ArgumentError, match="at least 1"):
         window_list("pool", (2, 2), 0, 1, 0)
-
-
-def test_unknown_sizes_are_named() -> None:
-    with pytest.raises(ShapeError, match="n=3"):
-        known(UOp.variable("n", 1, 4).bind(3))
