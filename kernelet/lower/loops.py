@@ -37,11 +37,11 @@ def merge_sum_axes(kernel: UOp, merged: Sequence[Sequence[int]]) -> UOp:
 
     So 32 neighbouring pixels are a box of the sum also where they belong to two rows.
     """
-    if all(len(axes) == 1 for axes in merged):
-        return kernel
     shape = kernel.src[0].src[1].shape
     groups = [[shape[axis] for axis in axes if shape[axis] != 1] for axes in merged]
     groups = [group for group in groups if group]
+    if all(len(group) == 1 for group in groups):
+        return kernel
 
     def change(_: UOp, made: UOp) -> UOp:
         return _merged_sum(made, groups) if made.op is Op.REDUCE else made
