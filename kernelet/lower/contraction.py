@@ -36,6 +36,8 @@ from kernelet.lower.transforms import (
 )
 
 LEAST_WORK = 1 << 18  # fewer steps than this are not worth a panel
+MANY_ROWS = 128
+WIDE_PANEL = 256
 TILE_ROWS = 8
 TILE_VECTORS = 2
 TILE_SUMS = 8  # sums under way, at least, to cover the latency of an addition
@@ -207,6 +209,8 @@ class _Contraction:
         for load, moves in zip(self.main.loads, lane.moves, strict=True):
             if not moves and len(load.src) == 2:
                 cost += weight * MASKED_ROW + self._steps(load) * COPY_COST / width
+            if not moves and self._is_far(load):
+                cost += self._steps(load) * GATHER_COST
         return Choice(cost, lanes, row, width, vectors, panels)
 
     def _dot_cost(self) -> float:
@@ -234,6 +238,13 @@ class _Contraction:
         far = stride_of(self.store.src[1], outer.variable)
         near = stride_of(self.store.src[1], lane.variable)
         return outer.moves == lane.moves and near is not None and far == near * lane.size
+
+    def _is_far(self, load: UOp) -> bool:
+        """Whether a sum runs through an operand in long steps, which then does not stay cached."""
+        if self._steps(load) * self.analysis.itemsize <= self.target.cache_bytes[-1]:
+            return False
+        summed = [v for v in self.main.loops if v.arg.kind == "reduce"]
+        return all(stride_of(load.src[0].src[1], variable) != 1 for variable in summed)
 
     def _copy_cost(self, load: UOp, lane: UOp, width: int) -> float:
         near = stride_of(load.src[0].src[1], lane) == 1
@@ -294,7 +305,7 @@ class _Contraction:
         rows = _tile_rows(choice.row.size, TILE_ROWS * TILE_VECTORS // choice.vectors)
         splits = [Split(row, rows, "unroll")]
         size = math.prod(axis.size for axis in choice.lanes)
-        if len(choice.lanes) > 1 and panel < size:
+        if panel < size and panel > choice.width * choice.vectors:
             splits.append(Split(lane, panel))
         if choice.vectors > 1:
             splits.append(Split(lane, choice.width * choice.vectors, "unroll"))
@@ -311,7 +322,12 @@ class _Contraction:
         room = self.target.cache_bytes[-1] // 2 // self.analysis.itemsize
         if not choice.panels:
             return tile, 0
-        sizes = [tile]
+        whole = math.prod(axis.size for axis in choice.lanes)
+        # A panel that few rows read is to be copied at full speed: in long pieces.
+        near = stride_of(choice.panels[0].src[0].src[1], choice.lanes[-1].variable) == 1
+        sizes = [
+            min(WIDE_PANEL, whole // tile * tile) if near and choice.row.size < MANY_ROWS else tile
+        ]
         if len(choice.lanes) > 1:
             rows, length = (axis.size for axis in choice.lanes)
             sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
