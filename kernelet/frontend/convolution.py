@@ -34,7 +34,7 @@ class Convolution(Pooling):
         stride: PerAxis = 1,
         dilation: PerAxis = 1,
         padding: Padding = 0,
-        dtype: DTypeLike | None = None,
+        dtype: DTypeLike = None,
     ) -> Self:
         """Each window times each filter, summed; as many space axes as `weight` has.
 
@@ -189,9 +189,7 @@ class Convolution(Pooling):
 
 
 def _result_dtype(
-    tensor: Convolution, weight: Convolution, bias: Convolution | None, dtype: DTypeLike | None
+    tensor: Convolution, weight: Convolution, bias: Convolution | None, dtype: DTypeLike
 ) -> DType:
-    if dtype is not None:
-        return as_dtype(dtype)
     kind = promote(tensor.dtype, weight.dtype)
-    return kind if bias is None else promote(kind, bias.dtype)
+    return as_dtype(dtype, kind if bias is None else promote(kind, bias.dtype))

@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
     """What every creation method takes: a type other than its usual one, a device, and whether
     the new tensor is to have a gradient."""
 
-    dtype: DTypeLike | None
+    dtype: DTypeLike
     device: DeviceLike
     requires_grad: bool | None
 
@@ -176,5 +176,4 @@ class Creation(Elementwise):
 
 def dtype_of(options: Options, usual: DType = dtypes.default_float) -> DType:
     """The type that the options ask for."""
-    given = options.get("dtype")
-    return usual if given is None else as_dtype(given)
+    return as_dtype(options.get("dtype"), usual)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Self
 
 from kernelet.base.dtype import DType, promote
@@ -48,7 +49,7 @@ class LinearAlgebra(Cumulative):
 
     # ---- matrix products ----
 
-    def matmul(self, other: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
+    def matmul(self, other: Self, reverse: bool = False, dtype: DTypeLike = None) -> Self:
         """``x @ other``: rows times columns, all leading axes broadcast; ``numpy.matmul``.
 
         A vector is a row on the left and a column on the right, and that axis goes away again.
@@ -56,7 +57,7 @@ class LinearAlgebra(Cumulative):
         given = self._operand(other)
         left, right = (given, self) if reverse else (self, given)
         _check_matmul(left, right)
-        wanted = promote(left.dtype, right.dtype) if dtype is None else as_dtype(dtype)
+        wanted = as_dtype(dtype, promote(left.dtype, right.dtype))
         return left._multiplied(right, wanted).cast(wanted)
 
     def _multiplied(self, other: Self, dtype: DType) -> Self:
@@ -76,7 +77,7 @@ class LinearAlgebra(Cumulative):
         terms = row * column  # (*batch, rows, columns, depth)
         return terms._fold(Op.ADD, (terms.ndim - 1,), False)
 
-    def dot(self, other: Self, dtype: DTypeLike | None = None) -> Self:
+    def dot(self, other: Self, dtype: DTypeLike = None) -> Self:
         """The same as `matmul`."""
         return self.matmul(other, dtype=dtype)
 
@@ -108,9 +109,7 @@ class LinearAlgebra(Cumulative):
 
     baddbmm = addmm
 
-    def linear(
-        self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
-    ) -> Self:
+    def linear(self, weight: Self, bias: Self | None = None, dtype: DTypeLike = None) -> Self:
         """``x @ weight + bias``; a vector `weight` scales instead. `weight` is (in, out)."""
         if dtype is not None:
             cast_bias = None if bias is None else bias.cast(dtype)
@@ -168,7 +167,7 @@ class LinearAlgebra(Cumulative):
 
     @classmethod
     def einsum(
-        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike | None = None
+        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike = None
     ) -> Self:
         """Products and sums written with a letter for each axis; ``numpy.einsum``.
 
@@ -180,14 +179,9 @@ class LinearAlgebra(Cumulative):
         return cls._contract(parse_equation(formula, shapes), tensors, dtype)
 
     @classmethod
-    def _contract(
-        cls, equation: Equation, tensors: Sequence[Self], dtype: DTypeLike | None
-    ) -> Self:
+    def _contract(cls, equation: Equation, tensors: Sequence[Self], dtype: DTypeLike) -> Self:
         """Multiply from left to right; sum over a label once no later operand has it."""
-        wanted = tensors[0].dtype
-        for tensor in tensors[1:]:
-            wanted = promote(wanted, tensor.dtype)
-        wanted = wanted if dtype is None else as_dtype(dtype)
+        wanted = as_dtype(dtype, reduce(promote, [tensor.dtype for tensor in tensors]))
         wide = accumulator_dtype(sum_dtype(wanted))
         total: Self | None = None
         held: tuple[Label, ...] = ()

@@ -22,15 +22,15 @@ from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
-DTypeLike = DType | str
+DTypeLike = DType | str | None
 DeviceLike = str | Sequence[str] | None
 
 
-def as_dtype(dtype: DTypeLike) -> DType:
-    """The element type itself, or the one with that name."""
-    if isinstance(dtype, DType):
-        return dtype
-    found = getattr(dtypes, dtype, None)
+def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
+    """The element type itself, or the one with that name; the `usual` one for None."""
+    found = usual if dtype is None else dtype
+    if isinstance(found, str):
+        found = getattr(dtypes, found, None)
     if not isinstance(found, DType):
         names = ", ".join(known.name for known in dtypes.all)
         raise ArgumentError(f"dtype {dtype!r}: there is no such element type. Use one of {names}.")

@@ -94,10 +94,10 @@ class Reduction(Movement, Functions):
         self,
         axis: Axes = None,
         keepdim: bool = False,
-        dtype: DTypeLike | None = None,
+        dtype: DTypeLike = None,
         *,
         dim: Axes = None,
-        acc_dtype: DTypeLike | None = None,
+        acc_dtype: DTypeLike = None,
     ) -> Self:
         """The sum; ``numpy.sum(x, axis, dtype)``.
 
@@ -106,18 +106,13 @@ class Reduction(Movement, Functions):
         return self._accumulate(Op.ADD, either(axis, dim), keepdim, dtype or acc_dtype)
 
     def prod(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        dtype: DTypeLike | None = None,
-        *,
-        dim: Axes = None,
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None, *, dim: Axes = None
     ) -> Self:
         """The product, in the type that `sum` would have; ``numpy.prod(x, axis, dtype)``."""
         return self._accumulate(Op.MUL, either(axis, dim), keepdim, dtype)
 
-    def _accumulate(self, op: Op, axis: Axes, keepdim: bool, dtype: DTypeLike | None) -> Self:
-        wanted = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+    def _accumulate(self, op: Op, axis: Axes, keepdim: bool, dtype: DTypeLike) -> Self:
+        wanted = as_dtype(dtype, sum_dtype(self.dtype))
         wide = self.cast(accumulator_dtype(wanted))
         return wide._fold(op, self.axes(axis), keepdim).cast(wanted)
 
@@ -192,12 +187,7 @@ class Reduction(Movement, Functions):
     # ---- moments ----
 
     def mean(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        dtype: DTypeLike | None = None,
-        *,
-        dim: Axes = None,
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None, *, dim: Axes = None
     ) -> Self:
         """The mean, as floats; ``numpy.mean(x, axis)``. 16-bit floats add up in float32."""
         axes = self.axes(either(axis, dim))
@@ -309,7 +299,7 @@ class Reduction(Movement, Functions):
         peak = self.detach().max(axes, True)
         return (peak.abs() < math.inf).where(peak, 0.0)
 
-    def _shifted(self, axis: Axes, dtype: DTypeLike | None) -> tuple[Self, tuple[int, ...]]:
+    def _shifted(self, axis: Axes, dtype: DTypeLike) -> tuple[Self, tuple[int, ...]]:
         axes = self.axes(axis)
         wide = (self if dtype is None else self.cast(dtype))._widened()
         if self._count(axes) == 0:
@@ -317,20 +307,18 @@ class Reduction(Movement, Functions):
         # Any shift gives the same result, so no gradient needs to pass through this one.
         return wide - wide.detach().max(axes, True), axes
 
-    def softmax(self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None) -> Self:
+    def softmax(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
         """``exp(x) / sum(exp(x))`` along `axis`."""
         shifted, axes = self._shifted(either(axis, dim), dtype)
         exponential = shifted.exp()
         result = exponential / exponential._fold(Op.ADD, axes, True)
         return result.cast(dtype or self._floating().dtype)
 
-    def softmin(self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None) -> Self:
+    def softmin(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
         """``softmax(-x)`` along `axis`."""
         return (-self).softmax(axis, dtype, dim=dim)
 
-    def log_softmax(
-        self, axis: Axes = -1, dtype: DTypeLike | None = None, *, dim: Axes = None
-    ) -> Self:
+    def log_softmax(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
         """``log(softmax(x))`` along `axis`, without overflow."""
         shifted, axes = self._shifted(either(axis, dim), dtype)
         result = shifted - shifted.exp()._fold(Op.ADD, axes, True).log()

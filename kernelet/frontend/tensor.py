@@ -120,7 +120,7 @@ class Tensor(
         self,
         data: object = None,
         device: DeviceLike = None,
-        dtype: DTypeLike | None = None,
+        dtype: DTypeLike = None,
         requires_grad: bool | None = None,
     ) -> None:
         wanted = None if dtype is None else as_dtype(dtype)

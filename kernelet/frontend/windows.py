@@ -117,8 +117,6 @@ def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tu
     "valid", or flat pairs from the last axis to the first: (left, right, top, bottom).
     """
     count = len(windows)
-    if padding == "valid":
-        return ((0, 0),) * count
     if padding == "same":
         if any(window.stride != 1 for window in windows):
             raise ArgumentError(
@@ -128,16 +126,14 @@ def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tu
             )
         spare = [window.reach - 1 for window in windows]
         return tuple((each // 2, each - each // 2) for each in spare)
-    if isinstance(padding, int):
-        return ((padding, padding),) * count
-    sides: list[int | Sequence[int]] = list(padding)
+    given = 0 if padding == "valid" else padding
+    sides: list[int | Sequence[int]] = [given] * count if isinstance(given, int) else list(given)
     flat = [each for each in sides if isinstance(each, int)]
-    if len(flat) == len(sides) == count:
-        return tuple((each, each) for each in flat)
     if len(flat) == len(sides) == 2 * count:
         return tuple(zip(flat[-2::-2], flat[::-2], strict=True))
-    pairs = [tuple(each) for each in sides if not isinstance(each, int)]
-    if len(pairs) == len(sides) == count and all(len(each) == 2 for each in pairs):
+    pairs = [(each, each) if isinstance(each, int) else tuple(each) for each in sides]
+    alike = len(flat) in (0, count) and all(len(pair) == 2 for pair in pairs)
+    if alike and len(pairs) == count:
         return tuple((before, after) for before, after in pairs)
     raise ArgumentError(
         f"{call}: padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
