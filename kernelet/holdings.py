@@ -18,7 +18,7 @@ from kernelet import backends
 from kernelet.base.dtype import DType
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import reachable
+from kernelet.graph.walk import VIEWS, base_of, reachable
 from kernelet.kernelize.multi import spread
 from kernelet.launches import Step, memory_of, outputs_of
 from kernelet.runtime import device
@@ -136,9 +136,7 @@ def is_elsewhere(node: UOp, view: UOp) -> bool:
 
 
 def base_of_view(node: UOp) -> UOp:
-    while node.op in MOVEMENT or node.op is Op.DETACH:
-        node = node.src[0]
-    return node
+    return base_of(node, VIEWS)
 
 
 def overwritten(nodes: Iterable[UOp]) -> set[UOp]:

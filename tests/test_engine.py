@@ -7,7 +7,7 @@ import pytest
 
 from kernelet import Context, GlobalCounters, Tensor, Variable, engine, holdings, pipeline
 from kernelet.base import trace
-from kernelet.frontend import live
+from kernelet.graph.walk import split_view
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def reference_device():
 
 def memory(tensor):
     node = holdings.realized(tensor.uop)
-    return holdings.memory(live.split_view(node)[1]).whole
+    return holdings.memory(split_view(node)[1]).whole
 
 
 def kernels_of(function):

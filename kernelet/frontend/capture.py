@@ -32,7 +32,7 @@ from kernelet.frontend.signature import Inputs, binds_in_dim, binds_of, form_of_
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import split_view, substitute
 from kernelet.launches import Place, Replay, memory_of, outputs_of
 from kernelet.runtime.buffer import Buffer
 
@@ -118,13 +118,13 @@ def _set_apart(inputs: Inputs, number: int) -> Tensor:
     node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
     apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
     live.realize([apart])
-    memory = holdings.memory(live.split_view(apart.uop)[1])
+    memory = holdings.memory(split_view(apart.uop)[1])
     inputs.given[number] = (memory.whole, memory.offset)
     return apart
 
 
 def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
-    base = live.split_view(tensor.uop)[1]
+    base = split_view(tensor.uop)[1]
     return base.op is not Op.BUFFER and base in used and holdings.realized(tensor.uop) is None
 
 
@@ -405,7 +405,7 @@ class _Capturing:
             base = _base_in_memory(tensor)
             if base is not None and id(tensor) not in own:
                 made.discard(id(holdings.memory(base).whole))
-        found = [holdings.memory(live.split_view(tensor.uop)[1]).whole for tensor in results]
+        found = [holdings.memory(split_view(tensor.uop)[1]).whole for tensor in results]
         self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
 
     def place_of(self, buffer: Buffer) -> Place | None:
@@ -435,7 +435,7 @@ class _Capturing:
     def result_of(self, tensor: Tensor) -> Result:
         """How a replay makes a returned tensor."""
         binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
-        views, base = live.split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
+        views, base = split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
         buffer = holdings.memory(base)
         place = self.place_of(buffer)
         if place is None:
@@ -492,7 +492,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
 def _base_in_memory(tensor: live.Handle) -> UOp | None:
     """The BUFFER that holds the value of a tensor; None when there is none."""
     node = holdings.realized(tensor.uop)
-    return None if node is None else live.split_view(node)[1]
+    return None if node is None else split_view(node)[1]
 
 
 def _has_moved(tensor: Tensor, block: int) -> bool:

@@ -18,6 +18,7 @@ from kernelet.base.helpers import argsort
 from kernelet.graph.movement import product_of, subtract_dims
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
+from kernelet.graph.walk import split_view
 
 Gradients = Sequence[UOp | None]
 Rule = Callable[[UOp, UOp], Gradients]
@@ -248,14 +249,9 @@ def _copy(node: UOp, gradient: UOp) -> Gradients:
 
 def _after(node: UOp, gradient: UOp) -> Gradients:
     """What was written takes the gradient of its places, the old contents that of the rest."""
-    storage = node.src[0]
     parts: list[UOp | None] = []
     for write in reversed(node.src[1:]):
-        chain = []
-        view = write.src[0]
-        while view is not storage and view.op in MOVEMENT:
-            chain.append(view)
-            view = view.src[0]
+        chain, _ = split_view(write.src[0])
         part, written = gradient, UOp.const(True, dtypes.bool)
         for step in reversed(chain):
             part = _moved(step.op, part, step.arg)

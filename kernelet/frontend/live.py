@@ -29,7 +29,7 @@ from kernelet.frontend.history import (
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import reachable, substitute, toposort_with_sizes
+from kernelet.graph.walk import apply_view, reachable, split_view, substitute, toposort_with_sizes
 
 
 class Handle(Protocol):
@@ -52,7 +52,6 @@ class Handle(Protocol):
         """The element type."""
 
 
-VIEWS = MOVEMENT | {Op.DETACH}
 _MEMORY = frozenset({Op.BUFFER, Op.AFTER, Op.MULTI})
 _JOURNAL_KEPT = 256
 
@@ -131,16 +130,6 @@ def changed_since(mark: int, thread: int | None = None) -> list[Handle]:
 # ---- views ----
 
 
-def split_view(node: UOp) -> tuple[list[UOp], UOp]:
-    """The movement nodes from the top down, and the node below them; DETACH is passed over."""
-    chain = []
-    while node.op in VIEWS:
-        if node.op is not Op.DETACH:
-            chain.append(node)
-        node = node.src[0]
-    return chain, node
-
-
 def repeats(chain: Sequence[UOp]) -> bool:
     """Whether a view shows an element twice or shows padding, so that it cannot be written."""
     return any(step.op in (Op.EXPAND, Op.PAD) for step in chain)
@@ -152,13 +141,6 @@ def bases_of(node: UOp) -> list[UOp]:
     if base.op is not Op.MULTI:
         return [base]
     return [split_view(part)[1] for part in base.src]
-
-
-def apply_view(chain: Sequence[UOp], base: UOp) -> UOp:
-    """The movements of `split_view` on another node of the same shape."""
-    for step in reversed(chain):
-        base = UOp(step.op, base.dtype, (base,), step.arg)
-    return base
 
 
 def without_detach(node: UOp) -> UOp:

@@ -16,11 +16,10 @@ from typing import Any
 
 from kernelet import holdings
 from kernelet.base.dtype import DType
-from kernelet.frontend import live
 from kernelet.frontend.signature import Inputs
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import apply_view, substitute
 from kernelet.launches import Place
 from kernelet.runtime.buffer import Buffer
 
@@ -65,7 +64,7 @@ def node_of_result(
         if place not in leaves:
             leaves[place] = holdings.adopt(memory[place.number], result.size, result.dtype)
         leaf = leaves[place]
-    node = live.apply_view(result.views, leaf)
+    node = apply_view(result.views, leaf)
     return substitute(node, inputs.binds) if inputs.variables else node
 
 

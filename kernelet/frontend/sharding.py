@@ -14,6 +14,7 @@ from kernelet.frontend.host import device_name
 from kernelet.frontend.primitives import DeviceLike, Primitives, show_shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import CutArg, UOp
+from kernelet.graph.walk import apply_view, split_view
 from kernelet.kernelize.multi import cut_like
 
 
@@ -39,10 +40,10 @@ def overwritten(target: UOp, value: UOp) -> UOp:
         return value
     parts = []
     for part, new in zip(target.src, cut_like(value, target), strict=True):
-        chain, storage = live.split_view(part)
+        chain, storage = split_view(part)
         if storage.op in (Op.BUFFER, Op.AFTER) and not live.repeats(chain) and new is not part:
             write = UOp(Op.ASSIGN, new.dtype, (part, new))
-            new = live.apply_view(chain, UOp(Op.AFTER, new.dtype, (storage, write)))
+            new = apply_view(chain, UOp(Op.AFTER, new.dtype, (storage, write)))
         parts.append(new)
     written = UOp(Op.MULTI, target.dtype, tuple(parts), target.arg)
     history.remember(written, value)

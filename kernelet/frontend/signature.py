@@ -21,7 +21,7 @@ from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
-from kernelet.graph.walk import sizes_of, substitute
+from kernelet.graph.walk import sizes_of, split_view, substitute
 from kernelet.launches import Given
 
 _PLAIN = (int, str, bytes, bool, type(None), range)
@@ -194,7 +194,7 @@ class _Reader:
         """Note how a view of memory lies in it; False for any other node."""
         form = node.cache.get("form")
         if form is None:
-            if live.split_view(node)[1].op is not Op.BUFFER:
+            if split_view(node)[1].op is not Op.BUFFER:
                 return False
             form = form_of(node)
         memory = holdings.memory_if_current(form.base)
@@ -243,7 +243,7 @@ def _form_of(node: UOp) -> Form:
         return _flat_form(node, *found)
     binds = binds_of(node)
     plain = substitute(node, {bind: bind.src[0] for bind in binds}) if binds else node
-    base = live.split_view(plain)[1]
+    base = split_view(plain)[1]
     view = None if binds else tracker_of(live.without_detach(plain))[1].strided_view()
     if view is not None and view.is_row_major:
         return _flat_form(plain, base, view.offset)

@@ -43,6 +43,7 @@ from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import apply_view, split_view
 from kernelet.programs import kernel_name
 
 _PENDING_LIMIT = 8
@@ -314,16 +315,16 @@ class Tensor(
         base.former = None
         live.note_change(base)
         for view, depth in [*above, (self, len(self._steps))][1:]:
-            view.uop = live.apply_view(self._steps[start:depth][::-1], base.uop)
+            view.uop = apply_view(self._steps[start:depth][::-1], base.uop)
             view.former = None
             live.note_change(view)
 
     def _overwrite(self, steps: tuple[UOp, ...], value: Tensor) -> None:
         """Write `value` to the part of this tensor that the movements `steps` lead to."""
         live.settle(self)
-        chain, storage = live.split_view(self.uop)
+        chain, storage = split_view(self.uop)
         if isinstance(self.device, tuple):
-            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            part = self._wrap(apply_view(steps[::-1], self.uop))
             changed = self._replaced(part, value) if steps else value
             self.uop, self.former = sharding.overwritten(self.uop, changed.uop), None
             return
@@ -333,19 +334,19 @@ class Tensor(
             return
         if any(step.op is Op.PAD for step in steps):
             # A slice whose last step reaches past the end is no plain view of the memory.
-            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            part = self._wrap(apply_view(steps[::-1], self.uop))
             self._overwrite((), self._replaced(part, value))
             return
         if not writable:
             storage, chain = self._stored()
-        whole = live.apply_view(chain, storage)
-        target = live.apply_view(steps[::-1], whole)
+        whole = apply_view(chain, storage)
+        target = apply_view(steps[::-1], whole)
         if value.uop is target:
             return
         write = UOp(Op.ASSIGN, self.dtype, (target, value.uop))
-        written = live.apply_view(chain, UOp(Op.AFTER, self.dtype, (storage, write)))
+        written = apply_view(chain, UOp(Op.AFTER, self.dtype, (storage, write)))
         if history.computed_from(self.uop) is not None:
-            part = self._wrap(live.apply_view(steps[::-1], self.uop))
+            part = self._wrap(apply_view(steps[::-1], self.uop))
             history.remember(written, self._replaced(part, value).uop if steps else value.uop)
         self.uop, self.former = written, None
 

@@ -27,8 +27,9 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import split_view
 
 Indices = tuple[UOp, ...]
 
@@ -98,10 +99,7 @@ def rows_of(node: UOp) -> tuple[UOp, int] | None:
 
     None for other views: this is for whole tensors and slices of data sets, which are common.
     """
-    chain = []
-    while node.op in MOVEMENT:
-        chain.append(node)
-        node = node.src[0]
+    chain, node = split_view(node)
     start = 0
     for step in reversed(chain):
         old, shape = step.src[0].shape, step.shape

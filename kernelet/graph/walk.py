@@ -6,12 +6,13 @@ Out: another graph, or facts about this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from kernelet.graph.ops import Op
+from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
+VIEWS = MOVEMENT | {Op.DETACH}
 _SIZED = frozenset({Op.ARANGE, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
 
 
@@ -27,6 +28,30 @@ def reachable(
             seen.add(node)
             yield node
             stack.extend(below(node))
+
+
+def base_of(node: UOp, passed: Collection[Op] = MOVEMENT) -> UOp:
+    """What a chain of nodes of the kinds `passed`, movement ops by default, is over."""
+    while node.op in passed:
+        node = node.src[0]
+    return node
+
+
+def split_view(node: UOp) -> tuple[list[UOp], UOp]:
+    """The movement nodes from the top down, and the node below them; DETACH is passed over."""
+    chain = []
+    while node.op in VIEWS:
+        if node.op is not Op.DETACH:
+            chain.append(node)
+        node = node.src[0]
+    return chain, node
+
+
+def apply_view(chain: Sequence[UOp], base: UOp) -> UOp:
+    """The movements of `split_view` on another node of the same shape."""
+    for step in reversed(chain):
+        base = UOp(step.op, base.dtype, (base,), step.arg)
+    return base
 
 
 def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:

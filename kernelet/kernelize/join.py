@@ -17,10 +17,9 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import base_of, substitute
 from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.cut import is_elementwise, numbered, over_slots
-from kernelet.kernelize.normalize import base_of
 from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import Call, KernelCall, Slot
 

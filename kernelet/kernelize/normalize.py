@@ -13,12 +13,15 @@ from kernelet.graph.algebra import simplify
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
+from kernelet.graph.walk import VIEWS, base_of
 from kernelet.kernelize.picks import search_is_gather
 
 SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
 SPLIT_PARTS = 64
 FEW_RESULTS = 16
 _NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
+# What a view shows is under the nodes that normalize takes away.
+_SHOWN = VIEWS | {Op.FUNCTION}
 KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 
 
@@ -29,23 +32,16 @@ def simplify_values(sink: UOp) -> UOp:
     """
     sources = []
     for old, new in zip(sink.src, simplify(sink).src, strict=True):
-        shares = is_memory(_value_of(new)) and not is_memory(_value_of(old))
+        shares = is_memory(base_of(new, _SHOWN)) and not is_memory(base_of(old, _SHOWN))
         sources.append(UOp(Op.CONTIGUOUS, new.dtype, (new,)) if shares else new)
     return sink.replace(src=tuple(sources))
-
-
-def _value_of(node: UOp) -> UOp:
-    """What a view shows, under the nodes that normalize takes away."""
-    while node.op in MOVEMENT or node.op in (Op.DETACH, Op.FUNCTION):
-        node = node.src[0]
-    return node
 
 
 def normalize(sink: UOp) -> UOp:
     """The graph in normal form, every source of the SINK a view of a stored node."""
     asked = {_asked(source) for source in sink.src}
     order = list(sink.toposort())
-    written = {_storage(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
+    written = {storage_of(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
     done: dict[UOp, UOp] = {}
     for node in order:
         sources = tuple([done[source] for source in node.src])
@@ -62,13 +58,12 @@ def normalize(sink: UOp) -> UOp:
 def _is_own_memory(node: UOp, written: set[UOp]) -> bool:
     """Whether a copy must stay one, for it or what it is a copy of is written."""
     copies = node.op in (Op.CONTIGUOUS, Op.COPY)
-    return copies and (node in written or _storage(node.src[0]) in written)
+    return copies and (node in written or storage_of(node.src[0]) in written)
 
 
-def _storage(node: UOp) -> UOp:
-    while node.op in MOVEMENT or node.op is Op.AFTER:
-        node = node.src[0]
-    return node
+def storage_of(node: UOp) -> UOp:
+    """The memory that a chain of movement ops and finished writes refers to."""
+    return base_of(node, MOVEMENT | {Op.AFTER})
 
 
 def _kept(root: UOp, ended: set[UOp]) -> UOp:
@@ -100,13 +95,6 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
     return node
 
 
-def base_of(node: UOp) -> UOp:
-    """What a chain of movement ops moves."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
-
-
 def is_memory(node: UOp) -> bool:
     """Whether a node names memory rather than a computation."""
     return node.op in (Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.ASSIGN)
@@ -117,10 +105,7 @@ def _stored(node: UOp) -> UOp:
 
     reshape(PARAM) stays; anything else gets CONTIGUOUS.
     """
-    base = node
-    while base.op is Op.RESHAPE:
-        base = base.src[0]
-    if is_memory(base):
+    if is_memory(base_of(node, (Op.RESHAPE,))):
         return node
     return UOp(Op.CONTIGUOUS, node.dtype, (node,))
 
@@ -130,9 +115,7 @@ def _asked(node: UOp) -> UOp:
 
     permute(a + b)  ->  permute(CONTIGUOUS(a + b))
     """
-    while node.op in KEPT_VIEWS or node.op is Op.DETACH:
-        node = node.src[0]
-    return node
+    return base_of(node, KEPT_VIEWS | {Op.DETACH})
 
 
 # ---- reductions to few results ----

@@ -12,14 +12,7 @@ from collections.abc import Iterable
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import rebuild
-from kernelet.kernelize.normalize import is_memory
-
-
-def storage_of(node: UOp) -> UOp:
-    """The memory that a chain of movement ops and finished writes refers to."""
-    while node.op in MOVEMENT or node.op is Op.AFTER:
-        node = node.src[0]
-    return node
+from kernelet.kernelize.normalize import is_memory, storage_of
 
 
 def separate_overlaps(sink: UOp) -> UOp:

@@ -10,11 +10,11 @@ from kernelet.base.errors import InternalError
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import base_of
 from kernelet.kernelize.cut import Cutter
 from kernelet.kernelize.cycles import join_cycles
 from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
-from kernelet.kernelize.normalize import base_of
 from kernelet.kernelize.order import has_cycle, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
 from kernelet.kernelize.schedule import KernelCall, Schedule

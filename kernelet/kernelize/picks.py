@@ -16,6 +16,7 @@ from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from kernelet.graph.walk import split_view
 
 
 def search_is_gather(node: UOp) -> UOp | None:
@@ -26,7 +27,7 @@ def search_is_gather(node: UOp) -> UOp | None:
     condition, skipped, values = choice.src
     if constant_value(skipped) != 0:
         return None
-    steps, compare = _movements(condition)
+    steps, compare = split_view(condition)
     if compare.op is not Op.CMPNE:
         return None
     index = _ranges(choice.shape)
@@ -50,15 +51,6 @@ def search_is_gather(node: UOp) -> UOp | None:
             else found
         )
     return None
-
-
-def _movements(node: UOp) -> tuple[list[UOp], UOp]:
-    """The movement nodes from the top down, and what they move."""
-    steps = []
-    while node.op in MOVEMENT:
-        steps.append(node)
-        node = node.src[0]
-    return steps, node
 
 
 def _ranges(shape: Shape) -> tuple[UOp, ...]:
@@ -94,7 +86,7 @@ def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...])
 
 def _moves_along(wanted: UOp, index: tuple[UOp, ...], axis: int) -> bool:
     """Whether the wanted position may differ from element to element of the searched axis."""
-    steps, _ = _movements(wanted)
+    steps, _ = split_view(wanted)
     for step in steps:
         index, _ = movement_index(step, index)
     return any(part.arg.number == axis for position in index for part in ranges_in(position))

@@ -19,7 +19,7 @@ from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import is_contraction, numel
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import consumers_of
+from kernelet.graph.walk import base_of, consumers_of
 from kernelet.lower.analysis import stride_of
 from kernelet.lower.loops import statements_of
 from kernelet.lower.nest import NestWriter
@@ -81,9 +81,7 @@ def _whole_value(kernel: UOp, node: UOp) -> UOp:
         if reader.op not in ELEMENTWISE | MOVEMENT or numel(reader.shape) != size:
             break
         node = reader
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
+    return base_of(node)
 
 
 def _operands_above(kernel: UOp, products: set[UOp]) -> Iterator[UOp]:

@@ -20,6 +20,7 @@ from kernelet.frontend import live
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import split_view
 from kernelet.nn.parameter import filled
 
 
@@ -154,7 +155,7 @@ def _pending_state() -> list[Tensor]:
 
 
 def _is_pending(node: UOp) -> bool:
-    return live.split_view(node)[1].op is Op.AFTER and holdings.realized(node) is None
+    return split_view(node)[1].op is Op.AFTER and holdings.realized(node) is None
 
 
 def _state_dtype(dtype: DType) -> DType:

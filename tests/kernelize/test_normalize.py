@@ -6,8 +6,9 @@ from kernelet import Tensor
 from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import base_of
 from kernelet.kernelize import normalize as module
-from kernelet.kernelize.normalize import base_of, is_memory, normalize, simplify_values
+from kernelet.kernelize.normalize import is_memory, normalize, simplify_values
 from tests.kernelize.graphs import after, contiguous, copy, number, ops, write
 from tests.lower.pseudocode import F32, expand, flip, memory, pad, permute, reduce, reshape, shrink
 
