@@ -10,7 +10,6 @@ from kernelet.base.errors import ArgumentError
 from kernelet.frontend import live
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
-from kernelet.graph.walk import apply_view, split_view
 
 
 def test_lazy_readers_see_the_old_contents() -> None:
@@ -94,14 +93,6 @@ def test_realized_results_keep_the_history_that_gradients_need() -> None:
     assert x.grad is not None
     assert x.grad.tolist() == [12.0]
     assert y.grad is None
-
-
-def test_views_split_and_apply() -> None:
-    x = Tensor([[1, 2], [3, 4]]).realize()
-    chain, base = split_view(x.T[0].uop)
-    assert base.op is Op.BUFFER
-    assert apply_view(chain, base) is x.T[0].uop
-    assert live.without_detach(x.detach().T.uop) is x.T.uop
 
 
 def test_running_totals_stay_small() -> None:

@@ -4,10 +4,15 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import (
+    VIEWS,
+    apply_view,
+    base_of,
     consumers_of,
     map_sizes,
+    reachable,
     rebuild,
     sizes_of,
+    split_view,
     substitute,
     toposort_with_sizes,
     with_bound_values,
@@ -86,3 +91,22 @@ def test_a_rebuilt_graph_is_the_same_where_nothing_changes() -> None:
     assert rebuild(graph, lambda _, made: made) is graph
     doubled = rebuild(graph, lambda node, made: made * 2 if node is x else made)
     assert doubled is (x * 2 + 1) * 2
+
+
+def test_movements_are_taken_off_and_put_back() -> None:
+    memory = UOp.buffer(6, F32, "CPU")
+    square = UOp(Op.RESHAPE, F32, (memory,), (2, 3))
+    turned = UOp(Op.PERMUTE, F32, (UOp(Op.DETACH, F32, (square,)),), (1, 0))
+    chain, base = split_view(turned)
+    assert ([step.op for step in chain], base) == ([Op.PERMUTE, Op.RESHAPE], memory)
+    assert apply_view(chain, base) is UOp(Op.PERMUTE, F32, (square,), (1, 0))
+    assert base_of(turned).op is Op.DETACH
+    assert base_of(turned, VIEWS) is memory
+
+
+def test_a_walk_meets_each_node_once_and_stops_where_it_is_told() -> None:
+    x = UOp.variable("x", 0, 9)
+    y = x + 1
+    z = y * y
+    assert sorted(reachable([z, y]), key=id) == sorted(z.toposort(), key=id)
+    assert set(reachable([z], lambda node: () if node is y else node.src)) == {z, y}
