@@ -20,6 +20,7 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
 from kernelet.lower.chains import chain_plan
+from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import NestWriter, form_of_part
 from kernelet.lower.running import Running, running_axis, running_transforms
@@ -264,6 +265,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     merged = merge_axes(analysis)
     if any(len(group) > 1 for group in merged):
         analysis = Analysis(kernel, Plan(merged=merged))
+    columns = plan_columns(analysis, target)
+    if columns is not None:
+        return columns
     running = running_axis(analysis)
     if running is not None:
         follow = Follow(running.axis, 1, running.backwards)

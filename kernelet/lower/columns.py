@@ -1,0 +1,95 @@
+"""Choose the loops of sums along columns: of a matrix, or of its product with a vector.
+
+In:  the analysis of one kernel and the Target.
+Out: a Plan, or None where another nest is better.
+
+Neighbouring results lie side by side and the elements of one sum far apart. A tile of results that
+runs down the whole matrix would touch a new page in every step; instead long pieces of a few rows
+are read one after the other, and the sums wait in the nearest cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kernelet.base.target import Target
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import ranges_in
+from kernelet.graph.uop import UOp
+from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.transforms import (
+    BlockSum,
+    Parallel,
+    Plan,
+    Reorder,
+    Split,
+    Transform,
+    apply_transforms,
+)
+
+LEAST_WORK = 1 << 16
+TILE_VECTORS = 4
+MOST_ROWS = 16  # rows whose pieces are added up in registers
+PIECE_BYTES = 1 << 13  # of sums that wait
+
+
+def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
+    """Pieces of rows for a kernel with one reduction of far elements."""
+    stages = list(analysis.writer.stages)
+    if len(stages) != 1 or stages[0].op is not Op.REDUCE or analysis.work < LEAST_WORK:
+        return None
+    if analysis.in_place or not analysis.ranges or analysis.writer.absorbed.get(stages[0]):
+        return None
+    main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
+    summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
+    if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
+        return None
+    tile = target.lanes(analysis.itemsize) * TILE_VECTORS
+    if size_of(analysis.ranges[-1]) < 2 * tile or not _runs_down(analysis, main, summed):
+        return None
+    return _plan(analysis, target, tile, size_of(summed[0]))
+
+
+def _runs_down(analysis: Analysis, main: Site, summed: list[UOp]) -> bool:
+    """Whether neighbouring results read neighbours, nothing is shared, and sums take long steps."""
+    *outer, lane = analysis.ranges
+    offsets = [load.src[0].src[1] for load in main.loads if len(load.src) == 1]
+    moving = [offset for offset in offsets if lane in ranges_in(offset)]
+    if len(offsets) < len(main.loads) or not moving:
+        return False
+    return all(
+        stride_of(offset, lane) == 1
+        and all(stride_of(offset, variable) != 1 for variable in summed)
+        and all(variable in ranges_in(offset) for variable in outer)
+        for offset in moving
+    )
+
+
+def _plan(analysis: Analysis, target: Target, tile: int, rows: int) -> Plan:
+    """Threads take pieces; within one, a few rows after the other."""
+    *outer, last = analysis.nest
+    size = size_of(analysis.ranges[-1])
+    most = PIECE_BYTES // analysis.itemsize
+    pieces = max(-(-size // most), 1 if outer else target.threads)
+    piece = min(-(-size // (pieces * tile)) * tile, size)
+    splits = [
+        Split(last.axis, piece),
+        Split(last.axis, tile, "unroll"),
+        Split(last.axis, tile // TILE_VECTORS, "vector"),
+    ]
+    splits = [split for split in splits if split.factor > 1 and split.factor < size]
+    nest = apply_transforms(analysis.nest, splits)
+    depth = len(outer) + (piece < size)
+    root: list[Transform] = [*analysis.plan.root, *splits]
+    if depth and target.threads > 1:
+        sizes = [size_of(variable) for variable in analysis.ranges[:-1]] + [-(-size // piece)]
+        first = max(range(depth), key=lambda n: sizes[n] % target.threads == 0 or sizes[n] > 8)
+        root += [Reorder((first, *(n for n in range(len(nest)) if n != first)))] if first else []
+        root.append(Parallel())
+    steps = max(n for n in range(1, min(rows, MOST_ROWS) + 1) if rows % n == 0)
+    return replace(
+        analysis.plan,
+        root=tuple(root),
+        lanes=tile // TILE_VECTORS,
+        blocked=BlockSum(depth, steps) if steps < rows else None,
+    )
