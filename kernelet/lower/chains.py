@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelet.base.target import Target
+from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import is_contraction, numel
@@ -114,7 +115,8 @@ class _Chain:
         self.target = target
         positions = {node: number for number, node in enumerate(kernel.toposort())}
         self.tiled = list(held.values())
-        self._write(Plan(held=tuple(Held(positions[node]) for node in held)))
+        values = tuple(Held(positions[node]) for node in held)
+        self._write(Plan(held=values, trimmed=may_mask(kernel)))
         itemsizes = [stage.node.dtype.itemsize for stage in self.stages]
         self.widest = target.lanes(max(4, *itemsizes))
 
@@ -228,7 +230,9 @@ class _Chain:
             size = node.src[0].shape[axis]
             if not isinstance(size, int) or size < self.widest or len(node.arg.axes) > 1:
                 continue
-            unroll = next((u for u in (4, 2) if size >= 2 * u * self.widest), 1)
+            # Loops that may end early end at a whole step.
+            most = (2,) if self.plan.trimmed else (4, 2)
+            unroll = next((u for u in most if size >= 2 * u * self.widest), 1)
             if self.widest > 1:
                 yield self.writer.numbering[node], GroupLanes(axis, unroll, self.widest)
 

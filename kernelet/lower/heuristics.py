@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
 from kernelet.graph.infer import Dim
+from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
@@ -280,7 +281,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if stored:
         analysis = Analysis(kernel, replace(analysis.plan, stored=stored))
     planner = _Planner(analysis, target)
-    return planner.plan() if running is None else planner.running_plan(running)
+    if running is not None:
+        return planner.running_plan(running)
+    return replace(planner.plan(), trimmed=may_mask(kernel))
 
 
 def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:

@@ -9,7 +9,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kernelet.base.dtype import dtypes
@@ -18,10 +18,13 @@ from kernelet.graph.division import (
     ZERO,
     add_index,
     index_const,
+    minimum_index,
     replace_ranges,
     scale_index,
 )
+from kernelet.graph.extremes import last_live
 from kernelet.graph.infer import Dim
+from kernelet.graph.inline import Index
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.scan import identity_of
@@ -89,12 +92,12 @@ class NestWriter(Staging):
             found += self.writers[node](chain)
         return found
 
-    def _nest(self, loops: Chain, chain: Chain, inside: Writer) -> Statements:
+    def nest(self, loops: Chain, chain: Chain, inside: Writer) -> Statements:
         """Open loops one by one; stages placed at a loop come first in its body."""
         if not loops:
             return inside(chain)
         chain = (*chain, loops[0])
-        body = self._written_at(chain) + self._nest(loops[1:], chain, inside)
+        body = self._written_at(chain) + self.nest(loops[1:], chain, inside)
         return [*self.before.get(loops[0], ()), UOp(Op.LOOP, dtypes.void, (loops[0], *body))]
 
     # ---- the outputs ----
@@ -112,7 +115,7 @@ class NestWriter(Staging):
         group = [UOp(Op.BLOCK, dtypes.void, tuple(stores))] if len(stores) > 1 else stores
         tile = tuple(variable for variable in ranges if variable.arg.kind in TILE_KINDS)
         loops = tuple(variable for variable in ranges if variable.arg.kind not in TILE_KINDS)
-        return lambda chain: self._nest(loops, chain, lambda _: wrap(tile, group))
+        return lambda chain: self.nest(loops, chain, lambda _: wrap(tile, group))
 
     # ---- values kept in scratch ----
 
@@ -125,7 +128,7 @@ class NestWriter(Staging):
         value = sources[0] if node in self.held else UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
         loops, tile = stage.loops(tile=False), stage.loops(tile=True)
-        return lambda chain: self._nest(loops, chain, lambda _: wrap(tile, [statement]))
+        return lambda chain: self.nest(loops, chain, lambda _: wrap(tile, [statement]))
 
     # ---- reductions ----
 
@@ -135,7 +138,7 @@ class NestWriter(Staging):
             self.carried.add(stage.node)
             self.before.setdefault(carry.loop, []).extend(carry.start())
             step = carry.step()
-            return lambda chain: self._nest(carry.own, chain, lambda _: step)
+            return lambda chain: self.nest(carry.own, chain, lambda _: step)
         group = self.grouped.get(stage.number)
         node = stage.node
         own, tile = stage.loops(tile=False), stage.loops(tile=True)
@@ -151,7 +154,7 @@ class NestWriter(Staging):
         if group is None:
             update = self._update(stage, loops, {}, address)
             around, after = self._loops_of(loops), []
-            inside: Writer = lambda chain: self._nest(  # noqa: E731
+            inside: Writer = lambda chain: self.nest(  # noqa: E731
                 around, chain, lambda _: wrap(tile, [update])
             )
         else:
@@ -159,18 +162,59 @@ class NestWriter(Staging):
             start += lanes.start()
             after = lanes.finish()
             around = self._loops_of(loops)
-            inside = lambda chain: self._nest(around, chain, lanes.body)  # noqa: E731
-        return lambda chain: self._nest(own, chain, lambda deeper: start + inside(deeper) + after)
+            inside = lambda chain: self.nest(around, chain, lanes.body)  # noqa: E731
+        return lambda chain: self.nest(own, chain, lambda deeper: start + inside(deeper) + after)
 
     def _open_reduction(self, stage: Stage, axes: list[tuple[int, Dim]]) -> dict[UOp, Chain]:
         """Loop variables for the axes of a reduction and of those that it absorbs."""
         node = stage.node
-        opened = {node: self.open_ranges(tuple(Loop(a, size, 1, "reduce") for a, size in axes))}
+        chain = self.open_ranges(tuple(Loop(a, size, 1, "reduce") for a, size in axes))
+        opened = {node: self._trim_all(stage, dict(zip([a for a, _ in axes], chain, strict=True)))}
         for inner in self.absorbed.get(node, ()):
             shape = inner.src[0].shape
             nest = tuple(Loop(axis, shape[axis], 1, "reduce") for axis in inner.arg.axes)
             opened[inner] = self.open_ranges(nest)
         return opened
+
+    def _trim_all(self, stage: Stage, loops: dict[int, UOp]) -> Chain:
+        """The loops of a reduction, each over the axis that it is for, as far as they are needed."""
+        if not self.plan.trimmed:
+            return tuple(loops.values())
+        node = stage.node
+        rest = [axis for axis in node.arg.axes if axis not in loops]
+        sizes = tuple(Loop(axis, node.src[0].shape[axis]) for axis in rest)
+        fixed = {a: _variable(v) for a, v in zip(rest, self.open_ranges(sizes), strict=True)}
+        chain = list(loops.values())
+        for position, variable in enumerate(chain):
+            index = self.source_index(stage, {node: tuple(chain)}, fixed)
+            chain[position] = self.trimmed(stage, index, variable, tuple(chain[:position]))
+        return tuple(chain)
+
+    def trimmed(self, stage: Stage, index: Index, variable: UOp, around: Chain) -> UOp:
+        """A loop of a reduction that ends where nothing more is added.
+
+        for k in T: acc += where(q < k, 0, x[k])  ->  for k in min(T, q + 1): ...
+        """
+        node = stage.node
+        if not self.plan.trimmed or self.absorbed.get(node):
+            return variable
+        outer = frozenset((*stage.place, *stage.loops(tile=False), *around))
+        size = variable.src[0]
+        for gate, value in self.masks.parts(node.src[0], index):
+            end = last_live(gate, variable, outer)
+            if end is not None and value == identity_of(node.arg.op, node.dtype):
+                size = minimum_index(size, end)
+        return variable if size is variable.src[0] else variable.replace(src=(size,))
+
+    @staticmethod
+    def source_index(stage: Stage, loops: Mapping[UOp, Chain], fixed: Mapping[int, UOp]) -> Index:
+        """Which element of the source the loops of a reduction are at."""
+        free = iter(loops[stage.node])
+        axes = {
+            axis: fixed[axis] if axis in fixed else _variable(next(free))
+            for axis in stage.node.arg.axes
+        }
+        return tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
 
     @staticmethod
     def _loops_of(opened: dict[UOp, Chain]) -> Chain:
@@ -189,11 +233,7 @@ class NestWriter(Staging):
         node = stage.node
         tile = stage.loops(tile=True)
         around = (*stage.place, *stage.loops(tile=False), *self._loops_of(loops), *tile, *inner)
-        axes = {}
-        free = iter(loops[node])
-        for axis in node.arg.axes:
-            axes[axis] = fixed[axis] if axis in fixed else _variable(next(free))
-        index = tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
+        index = self.source_index(stage, loops, fixed)
         absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
         value = self.expression(node.src[0], index, around, absorbed, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
@@ -210,6 +250,7 @@ class _Lanes:
     def __init__(
         self, writer: NestWriter, stage: Stage, group: GroupLanes, loops: dict[UOp, Chain]
     ) -> None:
+        self.writer = writer
         self.stage = stage
         self.group = group
         width = group.unroll * group.lanes
@@ -230,20 +271,25 @@ class _Lanes:
         self.lanes = tuple(v for v in (lane,) if v.src[0].arg > 1)
         self.lane = _variable(lane)
         self.part = add_index(scale_index(_variable(unroll), group.lanes), self.lane)
+        around = loops[stage.node]
         position = add_index(scale_index(_variable(steps), width), self.part)
-        around = {**loops, stage.node: loops[stage.node]}
-        self.steps = steps
-        chain_inner = (steps, *inner) if steps.src[0].arg > 1 else inner
+        index = writer.source_index(stage, loops, {group.axis: position})
+        self.steps = steps = writer.trimmed(stage, index, steps, around)
+        position = add_index(scale_index(_variable(steps), width), self.part)
+        chain_inner = (steps, *inner) if steps.src[0].arg != 1 else inner
         part = self.address(self.part)
-        self.main = writer._update(stage, around, {group.axis: position}, part, chain_inner)
+        self.main = writer._update(stage, loops, {group.axis: position}, part, chain_inner)
         self.inner = inner
         self.rest: UOp | None = None
         if size % width:
             (tail,) = writer.open_ranges((Loop(group.axis, size % width, 1, "reduce"),))
-            position = add_index(_variable(tail), index_const(size - size % width))
+            first = index_const(size - size % width)
+            position = add_index(_variable(tail), first)
+            index = writer.source_index(stage, loops, {group.axis: position})
+            self.tail = tail = writer.trimmed(stage, index, tail, around)
+            position = add_index(_variable(tail), first)
             address = stage.address(stage.coordinates)
-            self.tail = tail
-            self.rest = writer._update(stage, around, {group.axis: position}, address, (tail,))
+            self.rest = writer._update(stage, loops, {group.axis: position}, address, (tail,))
 
     def address(self, offset: UOp) -> UOp:
         """One partial result of the accumulator at hand."""
@@ -260,15 +306,19 @@ class _Lanes:
         tile = self.stage.loops(tile=True)
         return wrap((*tile, *self.inner), [store(self.address(self.part), identity)])
 
-    def body(self, _: Chain) -> Statements:
+    def body(self, chain: Chain) -> Statements:
         """The whole vectors, then the rest."""
         tile = self.stage.loops(tile=True)
         main = wrap((*tile, *self.inner), [self.main])
-        found = wrap((self.steps,), main) if self.steps.src[0].arg > 1 else main
-        if self.rest is not None:
-            rest = wrap(tile, [self.rest])
-            found = found + (wrap((self.tail,), rest) if self.tail.src[0].arg > 1 else rest)
-        return found
+        found = self.writer.nest(self._around(self.steps), chain, lambda _: main)
+        if self.rest is None:
+            return found
+        rest = wrap(tile, [self.rest])
+        return found + self.writer.nest(self._around(self.tail), chain, lambda _: rest)
+
+    @staticmethod
+    def _around(variable: UOp) -> Chain:
+        return (variable,) if variable.src[0].arg != 1 else ()
 
     def finish(self) -> Statements:
         """Join the partial results: vectors first, then the lanes of one vector by halves."""

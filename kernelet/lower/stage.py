@@ -10,6 +10,7 @@ depends on, so that no work is repeated and the scratch is smallest.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -22,16 +23,21 @@ from kernelet.graph.division import (
     add_index,
     and_gates,
     bounds_gate,
+    divide_index,
     index_const,
     index_of,
+    maximum_index,
+    minimum_index,
     replace_ranges,
     scale_index,
     substitute_index,
     subtract_index,
     terms_of,
 )
+from kernelet.graph.extremes import extreme
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.inline import Index, Inliner, Place
+from kernelet.graph.masks import Masks
 from kernelet.graph.movement import movement_index, product_of, unflatten_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import (
@@ -40,6 +46,7 @@ from kernelet.graph.placement import (
     Reading,
     is_computed,
     place_value,
+    ranges_in,
     running_box,
     split_index,
 )
@@ -155,6 +162,7 @@ class Staging:
         self.grouped = dict(plan.grouped)
         self.loop_of: dict[UOp, Loop] = {}
         self.evaluations: dict[UOp, int] = {}
+        self.masks = Masks()
         self.candidate_order = tuple(inner)
         self.candidates = set(inner)
 
@@ -261,6 +269,8 @@ class Staging:
             box = running_box(box, readings, stage.node.shape, scan.axis)
         stage.place, stage.lo, stage.sizes = box
         stage.nest = self._held_nest(stage, held) if held else self._box_nest(stage)
+        if self.plan.trimmed and scan is None:
+            stage.nest = _read_part(stage)
         stage.ranges = self.open_ranges(stage.nest)
 
     def _held_nest(self, stage: Stage, held: Held) -> Nest:
@@ -293,6 +303,28 @@ class Staging:
         if nest[-1] != Loop(last, size) or not fits:
             return nest
         return Split(last, self.plan.lanes, "vector").apply(nest)
+
+
+def _read_part(stage: Stage) -> Nest:
+    """The loops over as much of a box as is read, where the loops that read it end early."""
+    outer = frozenset(stage.place)
+    inside = {v for access in stage.accesses for v in access.chain} - outer
+    if all(outer.isdisjoint(variable.src[0].toposort()) for variable in inside):
+        return stage.nest
+    nest = list(stage.nest)
+    for axis, lo in enumerate(stage.lo):
+        loops = [n for n, loop in enumerate(nest) if loop.axis == axis and loop.kind == "loop"]
+        if not loops:
+            continue
+        ends = [extreme(subtract_index(access.index[axis], lo), outer) for access in stage.accesses]
+        end = add_index(functools.reduce(maximum_index, ends), index_const(1))
+        position = max(loops, key=lambda n: nest[n].stride)
+        count, step = nest[position].size, nest[position].stride
+        needed = divide_index(add_index(end, index_const(step - 1)), step)
+        size = minimum_index(index_of(count), needed)
+        if size is not index_of(count):
+            nest[position] = replace(nest[position], size=size)
+    return tuple(nest)
 
 
 def _tile_last(nest: Nest) -> Nest:
@@ -337,6 +369,8 @@ def _symbolic_size(stage: Stage, axis: int) -> Dim | None:
     parts = _inner_parts(stage, axis)
     part = parts.pop()
     if parts or part.op is not Op.RANGE or part.src[0].op is Op.CONST:
+        return None
+    if ranges_in(part.src[0]):  # a loop that ends early, over an axis of known size
         return None
     # A loop over a padded axis goes on where the value has ended.
     return part.src[0] if part.src[0].bounds.max <= stage.sizes[axis] else None

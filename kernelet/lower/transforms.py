@@ -197,7 +197,8 @@ class Plan:
     `lanes` at a time; `blocked` cuts the sum of a contraction; `staged` are the loads copied into
     scratch, first to last; `held`
     are inline values with scratch and transforms of their own. `parts` are the plans of a kernel's
-    parts, which run one after the other.
+    parts, which run one after the other. Where it is `trimmed`, loops end where all that follows
+    is masked.
     """
 
     merged: tuple[tuple[int, ...], ...] = ()
@@ -209,6 +210,7 @@ class Plan:
     staged: tuple[StageLoad, ...] = ()
     held: tuple[Held, ...] = ()
     parts: tuple[Plan, ...] = ()
+    trimmed: bool = False
 
     def __str__(self) -> str:
         if self.parts:

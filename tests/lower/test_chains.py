@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from kernelet.base.dtype import dtypes
 from kernelet.base.target import Target
+from kernelet.graph.division import index_of
 from kernelet.graph.ops import Op
+from kernelet.graph.show import show_expression
 from kernelet.graph.uop import UOp
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import Stage, root_nest
 from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Split, StageLoad
 from tests.lower.pseudocode import (
+    expand,
     kernel,
     memory,
     permute,
@@ -121,10 +127,26 @@ def test_a_dear_value_that_is_read_twice_is_worth_storing() -> None:
 
 def test_keys_are_copied_in_the_order_of_lanes() -> None:
     assert planned(attention()).staged == (StageLoad(2, 0),)
-    same = kernel(
-        product(
-            softmax(reshape(product(memory(1, 128, 16), memory(1, 96, 16)), 128, 96)),
-            permute(memory(3, 96, 32), 1, 0),
-        )
-    )
-    assert planned(same).staged == ()
+
+
+def test_a_memory_that_is_read_in_two_ways_is_not_copied() -> None:
+    keys = memory(1, 96, 16)
+    weights = softmax(reshape(product(keys, keys), 96, 96))
+    graph = kernel(product(weights, permute(memory(3, 96, 32), 1, 0)))
+    assert planned(graph).staged == ()
+
+
+def test_masked_scores_end_loops_early() -> None:
+    line = UOp(Op.ARANGE, dtypes.int32, (), (96,))
+    rows, columns = expand(reshape(line, 96, 1), 96, 96), expand(reshape(line, 1, 96), 96, 96)
+    found = scores(96, 96)
+    masked = rows.alu(Op.CMPLT, columns).where(found.const_like(-math.inf), found)
+    graph = kernel(product(softmax(masked), permute(memory(3, 96, 32), 1, 0)))
+    assert planned(graph).trimmed
+    assert not planned(attention()).trimmed
+    block, weights = held(graph, planned(graph))
+    assert [show_expression(index_of(part.size)) for part in block.nest if part.kind == "loop"] == [
+        "(r0 * 2) + 2",
+        "4",
+    ]
+    assert show_expression(index_of(weights.nest[1].size)) == "((r0 * 4) + r1) + 1"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 
+from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import LOOPS, verify
 from kernelet.graph.uop import UOp
 from kernelet.lower.nest import form_of_part, write_nest
-from kernelet.lower.transforms import GroupLanes, Plan, Reorder, Split
+from kernelet.lower.transforms import GroupLanes, Held, Plan, Reorder, Split
 from tests.lower.pseudocode import (
     VOID,
     expand,
@@ -238,6 +240,43 @@ def test_several_results_are_written_at_once() -> None:
     x, y = memory(1, 6), memory(2, 6)
     swap = UOp.sink(UOp(Op.STORE, VOID, (x, y)), UOp(Op.STORE, VOID, (y, x)))
     assert loops(swap) == "for r0 in 6:\n  at once:\n    p1[r0] = p2[r0]\n    p2[r0] = p1[r0]"
+
+
+# ---- loops that end early ----
+
+
+def triangle(kept: UOp, other: float) -> UOp:
+    """where(row < column, other, kept) of a square."""
+    size = int(kept.shape[0])
+    line = UOp(Op.ARANGE, dtypes.int32, (), (size,))
+    rows = expand(reshape(line, size, 1), size, size)
+    columns = expand(reshape(line, 1, size), size, size)
+    return rows.alu(Op.CMPLT, columns).where(kept.const_like(other), kept)
+
+
+def test_a_sum_ends_where_all_that_follows_is_masked() -> None:
+    graph = kernel(product(triangle(memory(1, 9, 9), 0.0), memory(2, 4, 9)))
+    assert "in 9 reduce" in written(write_nest(graph, Plan()))
+    assert "in r0 + 1 reduce" in written(write_nest(graph, Plan(trimmed=True)))
+
+
+def test_a_tile_ends_with_its_last_row() -> None:
+    graph = kernel(product(triangle(memory(1, 8, 8), 0.0), memory(2, 4, 8)))
+    plan = Plan(root=(Split(0, 4, "unroll"),), trimmed=True)
+    assert "in (r0 * 4) + 4 reduce" in written(write_nest(graph, plan))
+
+
+def test_a_mask_that_adds_something_ends_no_loop() -> None:
+    graph = kernel(product(triangle(memory(1, 9, 9), 1.0), memory(2, 4, 9)))
+    assert "in 9 reduce" in written(write_nest(graph, Plan(trimmed=True)))
+
+
+def test_of_a_kept_row_as_much_is_computed_as_is_read() -> None:
+    graph = kernel(product(softmax(triangle(memory(1, 9, 9), -math.inf)), memory(2, 4, 9)))
+    powers = [n.op for n in graph.toposort()].index(Op.EXP2)
+    text = written(write_nest(graph, Plan(held=(Held(powers),), trimmed=True)))
+    assert text.count("in r0 + 1 reduce") == 3
+    assert "in r0 + 1:" in text
 
 
 # ---- parts ----
