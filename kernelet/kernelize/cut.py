@@ -20,7 +20,7 @@ from kernelet.graph.walk import substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
 from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
 
-_INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM}
+_INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM, Op.STORE}
 
 
 @dataclass(slots=True)
@@ -179,8 +179,12 @@ def over_slots(call: KernelCall) -> tuple[UOp, ...]:
     return substitute(call.kernel, memories).src
 
 
-def is_elementwise(kernel: UOp) -> bool:
-    """Whether each result of a kernel is computed from single elements, in one nest."""
-    if any(part.op is not Op.STORE for part in kernel.src):
-        return False
-    return all(node.op in _INLINE for part in kernel.src for node in part.src[1].toposort())
+def reductions_of(kernel: UOp) -> list[UOp] | None:
+    """The reductions in a kernel of one nest; None where it has parts, or picks elements."""
+    found = []
+    for node in kernel.toposort():
+        if node.op is Op.REDUCE:
+            found.append(node)
+        elif node.op not in _INLINE and not (node.op is Op.SINK and node is kernel):
+            return None
+    return found

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.cut import Pieces, is_elementwise, numbered, over_slots
+from kernelet.kernelize.cut import Pieces, numbered, over_slots, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import KernelCall
 
@@ -65,7 +65,8 @@ def _stores(pieces: Pieces, node: UOp) -> tuple[UOp, ...]:
 def _is_at_once(pieces: Pieces, cycle: Sequence[UOp]) -> bool:
     """Whether calls write to the same elements, and read what was there before only there."""
     calls = [pieces.calls[node] for node in cycle]
-    if not all(isinstance(call, KernelCall) and is_elementwise(call.kernel) for call in calls):
+    kernels = [call.kernel for call in calls if isinstance(call, KernelCall)]
+    if len(kernels) < len(calls) or any(reductions_of(kernel) != [] for kernel in kernels):
         return False
     if any(node.op is not Op.ASSIGN or not pieces.reads[node].isdisjoint(cycle) for node in cycle):
         return False

@@ -4,7 +4,7 @@ In:  the calls of a schedule in order, and its slots.
 Out: fewer calls, in an order that keeps each read before the write that ends its value.
 
 Elementwise calls that touch the same elements share one nest, which reads them once: a parameter
-and its moments. Small updates of any shapes follow each other in one kernel: all biases of a model.
+and its moments; so do sums of the same elements to results of the same shape. Small updates of any shapes follow each other in one kernel: all biases of a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, substitute
 from kernelet.kernelize.boundaries import numel
-from kernelet.kernelize.cut import is_elementwise, numbered, over_slots
+from kernelet.kernelize.cut import numbered, over_slots, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import Call, KernelCall, Slot
 
@@ -41,14 +41,16 @@ def join_calls(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """One elementwise call over the slots of the schedule.
+    """One call over the slots of the schedule, elementwise or with one sum.
 
-    `views` are the parts of memory of which it touches every element once; an update writes a
-    function of what was there before.
+    `form` is equal for calls whose loops may be the same. `views` are the parts of memory of which
+    it touches every element once, where there is a sum in that sum. An update writes a function of
+    what was there before, and sums nothing.
     """
 
     stores: tuple[UOp, ...]
     shape: Shape
+    form: tuple[object, ...]
     views: tuple[UOp, ...]
     is_update: bool
 
@@ -94,10 +96,10 @@ class _Joiner:
 
     def share_nests(self) -> None:
         """Give one nest to calls that touch the same elements."""
-        places: dict[tuple[str, Shape, UOp], list[_Group]] = {}
+        places: dict[tuple[object, ...], list[_Group]] = {}
         for number, statement in self.statements.items():
             own = self.group_of[number]
-            keys = [(self._device(own), statement.shape, view) for view in statement.views]
+            keys = [(self._device(own), statement.form, view) for view in statement.views]
             near = {id(g): g for key in keys for g in places.get(key, ())[-MOST_TRIED:]}
             for group in near.values():
                 if self._shares(group, number) and self._may_join(group, own):
@@ -275,22 +277,30 @@ def _before(calls: Sequence[Call]) -> list[int]:
 
 
 def _statements(calls: Sequence[Call]) -> dict[int, _Statement]:
-    """The elementwise calls over the slots of the schedule."""
-    known: dict[UOp, bool] = {}
+    """The calls that may be joined, over the slots of the schedule."""
+    reduced: dict[UOp, list[UOp] | None] = {}
     found = {}
     for number, call in enumerate(calls):
         if not isinstance(call, KernelCall):
             continue
-        if call.kernel not in known:
-            known[call.kernel] = is_elementwise(call.kernel)
-        if known[call.kernel]:
+        if call.kernel not in reduced:
+            reduced[call.kernel] = reductions_of(call.kernel)
+        inside = reduced[call.kernel]
+        if inside == [] or (inside is not None and len(inside) == 1 == len(call.kernel.src)):
             found[number] = _statement(over_slots(call))
     return found
 
 
 def _statement(stores: tuple[UOp, ...]) -> _Statement:
+    shape = stores[0].src[1].shape
     views = dict.fromkeys(store.src[0] for store in stores)
-    stack, seen = [store.src[1] for store in stores], set()
+    roots = [store.src[1] for store in stores]
+    sums = reductions_of(UOp.sink(*stores)) or []
+    for node in sums:
+        # What is read once for all results must be the same: a whole operand of the sum.
+        views = {}
+        roots = [node.src[0]]
+    stack, seen = roots, set()
     while stack:
         node = stack.pop()
         if node in seen:
@@ -301,7 +311,8 @@ def _statement(stores: tuple[UOp, ...]) -> _Statement:
         elif _is_whole_view(node):
             views[node] = None
     is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
-    return _Statement(stores, stores[0].src[1].shape, tuple(views), is_update)
+    form = (shape, *[(node.src[0].shape, node.arg.axes) for node in sums])
+    return _Statement(stores, shape, form, tuple(views), is_update and not sums)
 
 
 def _is_whole_view(node: UOp) -> bool:

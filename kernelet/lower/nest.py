@@ -34,6 +34,7 @@ from kernelet.lower.blocking import block_sum
 from kernelet.lower.loops import join_loops
 from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
+from kernelet.lower.share import share_loops
 from kernelet.lower.stage import (
     Stage,
     Staging,
@@ -349,7 +350,7 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
             block = block_sum(block, plan.blocked)
         if plan.staged:
             block = join_loops(stage_loads(block, plan.staged, plan.lanes))
-        return block
+        return share_loops(block) if len(kernel.src) > 1 else block
     blocks: dict[UOp, UOp] = {}
     found = []
     for part, inner in zip(kernel.src, plan.parts, strict=True):

@@ -11,7 +11,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.kernelize import join
 from tests.kernelize.graphs import after, calls, contiguous, copy, schedule, write
-from tests.lower.pseudocode import expand, flip, memory, reduce, shrink, written
+from tests.lower.pseudocode import expand, flip, memory, product, reduce, reshape, shrink, written
 
 X, Y, Z = memory(0, 8), memory(1, 8), memory(2, 8)
 G, SMALL = memory(3, 8), memory(4, 3)
@@ -71,6 +71,24 @@ def test_calls_that_read_nothing_in_common_stay_apart() -> None:
 
 def test_reductions_are_not_joined_to_elementwise_calls() -> None:
     assert len(calls(schedule(X + 1.0, reduce(X, Op.ADD, 0)))) == 2
+
+
+def test_sums_of_the_same_elements_are_one_kernel() -> None:
+    x, y = memory(0, 4, 6), memory(1, 4, 6)
+    found = schedule(reduce(x, Op.ADD, 1), reduce(x * y, Op.ADD, 1))
+    assert calls(found) == ["r_4_6_6 2 3 <- 0 1"]
+
+
+def test_sums_along_other_axes_or_of_other_elements_stay_apart() -> None:
+    x, y = memory(0, 4, 4), memory(1, 4, 4)
+    assert len(calls(schedule(reduce(x, Op.ADD, 1), reduce(x, Op.ADD, 0)))) == 2
+    assert len(calls(schedule(reduce(x, Op.ADD, 1), reduce(y, Op.ADD, 1)))) == 2
+
+
+def test_products_of_matrices_stay_apart() -> None:
+    x = memory(0, 4, 6)
+    asked = [reshape(product(x, memory(n, 5, 6)), 4, 5) for n in (1, 2)]
+    assert len(calls(schedule(*asked))) == 2
 
 
 def test_a_large_value_is_not_computed_long_before_it_is_read() -> None:

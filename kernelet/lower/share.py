@@ -1,0 +1,97 @@
+"""Loops side by side that run over the same become one, which reads each operand once.
+
+In:  a BLOCK of loops over scalar expressions.
+Out: the same values with fewer loops.
+
+    a = 0; for k: a += x[k]; b = 0; for k: b += x[k] * y[k]
+    ->  a = 0; b = 0; for k: a += x[k]; b += x[k] * y[k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import replace_ranges
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import TILE_KINDS
+from kernelet.graph.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """The memories that statements read and write."""
+
+    reads: frozenset[UOp]
+    writes: frozenset[UOp]
+
+    def is_apart(self, other: _Effects) -> bool:
+        """Whether it makes no difference which of the two comes first."""
+        ours, theirs = self.reads | self.writes, other.reads | other.writes
+        return self.writes.isdisjoint(theirs) and other.writes.isdisjoint(ours)
+
+
+def share_loops(block: UOp) -> UOp:
+    """Join loops of the same size in the same body wherever no statement between minds."""
+    return block.replace(src=tuple(_shared(list(block.src))))
+
+
+def _shared(statements: list[UOp]) -> list[UOp]:
+    found: list[UOp] = []
+    for statement in statements:
+        if not _is_loop(statement) or not _join(found, statement):
+            found.append(statement)
+    return [_inside(each) if _is_loop(each) else each for each in found]
+
+
+def _inside(loop: UOp) -> UOp:
+    variable, *body = loop.src
+    return loop.replace(src=(variable, *_shared(body)))
+
+
+def _is_loop(statement: UOp) -> bool:
+    return statement.op is Op.LOOP and statement.src[0].arg.kind not in TILE_KINDS
+
+
+def _join(found: list[UOp], loop: UOp) -> bool:
+    """Put what a loop does into one before it; what it needs in between moves before that."""
+    effects = _effects(loop)
+    needed: list[UOp] = []
+    for at in range(len(found) - 1, -1, -1):
+        other = found[at]
+        is_apart = _effects(other).is_apart(effects)
+        if is_apart and _is_loop(other) and _runs_alike(other, loop):
+            (variable, *body), (own, *parts) = other.src, loop.src
+            parts = [replace_ranges(part, {own: variable}) for part in parts]
+            rest = [each for each in found[at + 1 :] if each not in needed]
+            joined = UOp(Op.LOOP, dtypes.void, (variable, *body, *parts))
+            found[at:] = [*reversed(needed), joined, *rest]
+            return True
+        if not is_apart:
+            if _is_loop(other):
+                return False
+            needed.append(other)
+            effects = _all_effects([effects, _effects(other)])
+    return False
+
+
+def _runs_alike(one: UOp, other: UOp) -> bool:
+    left, right = one.src[0], other.src[0]
+    return left.src == right.src and left.arg.kind == right.arg.kind == "reduce"
+
+
+def _effects(statement: UOp) -> _Effects:
+    reads, writes = set(), set()
+    for node in statement.toposort():
+        if node.op is Op.LOAD:
+            reads.add(node.src[0].src[0])
+        elif node.op is Op.STORE:
+            writes.add(node.src[0].src[0])
+    return _Effects(frozenset(reads), frozenset(writes))
+
+
+def _all_effects(parts: Iterable[_Effects]) -> _Effects:
+    reads = frozenset().union(*[part.reads for part in parts])
+    writes = frozenset().union(*[part.writes for part in parts])
+    return _Effects(reads, writes)
