@@ -38,7 +38,7 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import TILE_KINDS, Chain, ranges_in
+from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, ranges_in
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.loops import statements_of
@@ -87,19 +87,28 @@ def stage_loads(block: UOp, staged: Sequence[StageLoad], lanes: int) -> UOp:
 
 
 def _find(block: UOp, one: StageLoad) -> tuple[UOp, Chain] | None:
-    """The load that a transform names, and the loops around its copy."""
-    for statement, chain in statements_of(block):
+    """The load that a transform names, and the loops around its copy.
+
+    Memory that the program writes has no copy: it would go on showing what was there before.
+    """
+    found = list(statements_of(block))
+    if any(_is_argument(statement.src[0], one.slot) for statement, _ in found):
+        return None
+    for statement, chain in found:
         loads = [
             node
             for node in statement.toposort()
-            if node.op is Op.LOAD
-            and node.src[0].src[0].op is Op.PARAM
-            and node.src[0].src[0].arg.slot == one.slot
+            if node.op is Op.LOAD and _is_argument(node.src[0], one.slot)
         ]
         if loads:
             outer = [v for v in chain[: one.depth] if v.arg.kind not in TILE_KINDS]
             return loads[-1], tuple(outer)
     return None
+
+
+def _is_argument(address: UOp, slot: int) -> bool:
+    memory = address.src[0]
+    return memory.op is Op.PARAM and memory.arg.slot == slot
 
 
 def stage_load(block: UOp, load: UOp, place: Chain, lanes: int) -> UOp:
@@ -247,6 +256,8 @@ class _Copy:
         form: dict[UOp, int] = {}
         for atom, factor in terms_of(index).coefficients.items():
             moving = ranges_in(atom)
+            if is_computed(atom):
+                raise Entangled  # it may come out of scratch that is not filled yet
             if moving <= self.outer:
                 continue
             if not moving.isdisjoint(self.outer):
@@ -382,7 +393,7 @@ class _Copy:
     def _vectorized(self, statement: UOp, loops: list[UOp]) -> UOp:
         source = next(n for n in statement.toposort() if n.op is Op.LOAD).src[0].src[1]
         lane = _lane_loop(loops, source, statement.src[0].src[1], self.lanes)
-        if lane is None:
+        if lane is None or self.lanes == 1:
             return _wrapped(loops, statement)
         size = _size(lane)
         width = min(self.lanes, 1 << (size.bit_length() - 1))
