@@ -145,9 +145,8 @@ class Capture:
         # Ids of whole buffers that stay the same; the launches keep them alive.
         self._used: set[int] = set()
         self._written: set[int] = set()
-        # The tensors that stand for such memory, and those that show what replays write.
+        # The tensors that stand for such memory, and which block of it.
         self._standing: dict[int, tuple[weakref.ref[Tensor], int]] = {}
-        self._followers: set[int] = set()
         # What the function keeps: tensors, and gradients with those that they belong to.
         self._left: list[weakref.ref[Tensor]] = []
         self._gradients: list[tuple[weakref.ref[Tensor], Tensor]] = []
@@ -186,7 +185,10 @@ class Capture:
         """Keep the values of tensors that the launches would change; see whether all moved."""
         numbers = self._inputs_written
         written = self._written | {id(inputs.given[n][0]) for n in numbers}
-        followers = self._followers | _ids_of_written(inputs, numbers)
+        # Those that stand for what replays write follow them.
+        rows = [(ref(), block) for ref, block in self._standing.values()]
+        followers = {id(t) for t, block in rows if t is not None and block in self._written}
+        followers |= _ids_of_written(inputs, numbers)
         live.before_replay(written, self._used | written, followers)
         # The nodes of the inputs may be others now.
         inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
@@ -194,7 +196,6 @@ class Capture:
             tensor = ref()
             if tensor is None:
                 del self._standing[number]
-                self._followers.discard(number)
             elif _has_moved(tensor, block):
                 return False
         return True
@@ -214,7 +215,7 @@ class Capture:
             owner = ref()
             if owner is not None and owner.grad is not gradient:
                 owner.grad = gradient
-        return self._returned(inputs, [buffer for buffer, _ in given])
+        return _filled(self._structure, inputs, [buffer for buffer, _ in given], {})
 
     def _resolve_conflicts(self, inputs: Inputs) -> list[Tensor]:
         """Set inputs apart that lie in memory which the launches write for another reason."""
@@ -228,9 +229,6 @@ class Capture:
             if id(buffer) in self._written:
                 apart.append(_set_apart(inputs, number))
         return apart
-
-    def _returned(self, inputs: Inputs, memory: Sequence[Buffer]) -> object:
-        return _filled(self._structure, inputs, memory, {})
 
     # ---- capturing ----
 
@@ -268,15 +266,14 @@ class Capture:
     def _places(self, work: _Capturing) -> Places:
         places = []
         for step in work.recorder.steps:
-            row = [work.place_of(buffer) for buffer in memory_of(step)]
-            places.append(tuple(row))
-            fixed = [
-                id(buffer.whole) if place is None else None
-                for buffer, place in zip(memory_of(step), row, strict=True)
-            ]
-            self._used.update(block for block in fixed if block is not None)
-            written = fixed[: outputs_of(step)]
-            self._written.update(block for block in written if block is not None)
+            memory = memory_of(step)
+            row = tuple([work.place_of(buffer) for buffer in memory])
+            places.append(row)
+            for number, (buffer, place) in enumerate(zip(memory, row, strict=True)):
+                if place is None:
+                    self._used.add(id(buffer.whole))
+                    if number < outputs_of(step):
+                        self._written.add(id(buffer.whole))
         drawn = {id(draw.memory.whole) for draw in self._draws}
         self._written |= drawn
         self._used |= drawn
@@ -304,13 +301,9 @@ class Capture:
             )
 
     def _note_left(self, work: _Capturing, shared: Sequence[Tensor]) -> None:
-        gradients = {
-            id(tensor.grad): tensor
-            for tensor in live.live_tensors()
-            if isinstance(tensor, Tensor) and tensor.grad is not None
-        }
+        owners = {id(t.grad): t for t in live.live_tensors() if isinstance(t, Tensor)}
         for tensor in (*work.left(), *shared):
-            owner = gradients.get(id(tensor))
+            owner = owners.get(id(tensor))
             if owner is None:
                 self._left.append(weakref.ref(tensor))
             else:
@@ -323,8 +316,6 @@ class Capture:
                 continue
             assert isinstance(tensor, Tensor)
             self._standing[id(tensor)] = (weakref.ref(tensor), id(holdings.memory(base).whole))
-            if holdings.lies_in(base, self._written):
-                self._followers.add(id(tensor))
 
 
 class _Capturing:
