@@ -7,18 +7,13 @@ Out: the same values: no DETACH, big reductions to few results in two steps, eve
 
 from __future__ import annotations
 
-import math
-
 from kernelet.graph.algebra import simplify
-from kernelet.graph.infer import Shape
-from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.uop import ReduceArg, UOp
+from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import VIEWS, base_of
+from kernelet.kernelize.parts import in_parts
 from kernelet.kernelize.picks import search_is_gather
 
-SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
-SPLIT_PARTS = 64
-FEW_RESULTS = 16
 _NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
 # What a view shows is under the nodes that normalize takes away.
 _SHOWN = VIEWS | {Op.FUNCTION}
@@ -91,7 +86,7 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
         gathered = search_is_gather(node)
         if gathered is not None:
             return gathered
-        return _split_reduction(node)
+        return in_parts(node)
     return node
 
 
@@ -116,56 +111,3 @@ def _asked(node: UOp) -> UOp:
     permute(a + b)  ->  permute(CONTIGUOUS(a + b))
     """
     return base_of(node, KEPT_VIEWS | {Op.DETACH})
-
-
-# ---- reductions to few results ----
-
-
-def _split_reduction(node: UOp) -> UOp:
-    """Add up parts side by side, then the parts.
-
-    sum(x)  ->  sum(CONTIGUOUS(sum of 64 pieces of x)), a piece for each thread to work on
-    """
-    source = node.src[0]
-    shape = source.shape
-    axes = node.arg.axes
-    if not all(isinstance(dim, int) for dim in shape):
-        return node
-    results = math.prod(dim for dim in node.shape if isinstance(dim, int))
-    total = math.prod(dim for dim in shape if isinstance(dim, int))
-    if results > FEW_RESULTS or total < SPLIT_SIZE or _has_reduction(source):
-        return node
-    for axis in axes:
-        size = shape[axis]
-        assert isinstance(size, int)
-        parts = next((p for p in range(SPLIT_PARTS, 1, -1) if size % p == 0), 1)
-        if parts >= 8:
-            return _in_parts(node, axis, parts)
-    return node
-
-
-def _has_reduction(source: UOp) -> bool:
-    seen: set[UOp] = set()
-    stack = [source]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is Op.REDUCE:
-            return True
-        if node.op in ELEMENTWISE or node.op in MOVEMENT:
-            stack.extend(node.src)
-    return False
-
-
-def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
-    source, arg = node.src[0], node.arg
-    shape = source.shape
-    split: Shape = (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])
-    pieces = UOp(Op.RESHAPE, node.dtype, (source,), split)
-    axes = tuple(a if a < axis else a + 1 for a in arg.axes)
-    inner = UOp(Op.REDUCE, node.dtype, (pieces,), ReduceArg(arg.op, axes))
-    kept = UOp(Op.CONTIGUOUS, node.dtype, (inner,))
-    outer = UOp(Op.REDUCE, node.dtype, (kept,), ReduceArg(arg.op, (axis,)))
-    return UOp(Op.RESHAPE, node.dtype, (outer,), node.shape)

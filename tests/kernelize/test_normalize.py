@@ -7,10 +7,9 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of
-from kernelet.kernelize import normalize as module
 from kernelet.kernelize.normalize import is_memory, normalize, simplify_values
-from tests.kernelize.graphs import after, contiguous, copy, number, ops, write
-from tests.lower.pseudocode import F32, expand, flip, memory, pad, permute, reduce, reshape, shrink
+from tests.kernelize.graphs import after, contiguous, copy, number, write
+from tests.lower.pseudocode import F32, expand, flip, memory, pad, permute, reshape, shrink
 
 X = memory(0, 8)
 TABLE = memory(0, 4, 6)
@@ -116,29 +115,7 @@ def test_a_detached_computation_that_comes_to_nothing_is_a_copy() -> None:
     assert simplify_values(UOp.sink(detached)) is UOp.sink(contiguous(UOp(Op.DETACH, F32, (X,))))
 
 
-# ---- reductions in two steps ----
-
-
-def test_a_big_reduction_is_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPLIT_SIZE", 256)
-    (found,) = normal(contiguous(reduce(memory(0, 3, 320), Op.ADD, 1)))
-    (inner,) = [n for n in found.toposort() if n.op is Op.CONTIGUOUS and n is not found]
-    assert inner.shape == (3, 64, 1)
-    assert found.shape == (3, 1)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        reduce(memory(0, 3, 80), Op.ADD, 1),  # small
-        reduce(memory(0, 20, 320), Op.ADD, 1),  # many results
-        reduce(memory(0, 3, 331), Op.ADD, 1),  # a prime
-        reduce(expand(reduce(memory(0, 1, 3), Op.ADD, 0), 200, 3), Op.MAX, 0),  # of reductions
-    ],
-)
-def test_other_reductions_stay_whole(value: UOp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPLIT_SIZE", 256)
-    assert ops(normal(contiguous(value))[0]).count(Op.CONTIGUOUS) == 1
+# ---- reductions ----
 
 
 def test_a_reduction_without_results_is_a_number() -> None:
