@@ -10,6 +10,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -32,6 +33,12 @@ FALSE = UOp.const(False, dtypes.bool)
 ZERO = UOp.const(0, dtypes.index)
 
 
+# Nodes are immutable and equal ones are the same, so results may be kept; not all of them, for they
+# keep their nodes alive.
+_kept = lru_cache(1 << 12)
+
+
+@_kept
 def index_const(value: int) -> UOp:
     """An integer as an index."""
     return UOp(Op.CONST, dtypes.index, (), value)
@@ -200,6 +207,7 @@ def subtract_index(left: UOp, right: UOp) -> UOp:
     return add_index(left, scale_index(right, -1))
 
 
+@_kept
 def divide_index(index: UOp, divisor: Dim) -> UOp:
     """index // divisor, rounded down; the divisor is at least 1, or 0 where nothing is indexed."""
     if not isinstance(divisor, int):
@@ -244,6 +252,7 @@ def _quotient_atom(index: UOp, divisor: int) -> UOp:
     return UOp(Op.IDIV, dtypes.index, (index, index_const(divisor)))
 
 
+@_kept
 def modulo_index(index: UOp, divisor: Dim) -> UOp:
     """index % divisor, with the sign of the divisor, which is at least 1; of 0 it is 0."""
     if not isinstance(divisor, int):
@@ -398,6 +407,7 @@ def gate_parts(gate: UOp) -> list[UOp]:
     return [gate]
 
 
+@_kept
 def bounds_gate(index: UOp, size: Dim) -> UOp:
     """0 <= index < size, as far as it is not proved."""
     return and_gates(less_index(index_const(-1), index), less_index(index, index_of(size)))

@@ -28,6 +28,13 @@ from kernelet.runtime.pool_source import POOL_FUNCTIONS, llvm_source
 from kernelet.runtime.threads import NativeLauncher, PoolCode
 
 _SPEED_LEVEL = 2
+# LLVM's usual passes compare each pair of accesses in a loop. Where register tiles are written out
+# these are many, and the loops are arranged already: such a program gets a few passes only.
+_LONG = 1 << 14
+_LONG_PASSES = (
+    *("always_inliner", "sroa", "instruction_combine", "loop_rotate", "aggressive_instcombine"),
+    *("sccp", "jump_threading", "loop_unroll", "instruction_combine", "simplify_cfg"),
+)
 _library_numbers = itertools.count()
 
 
@@ -93,6 +100,7 @@ class _Binding(Protocol):
     parse_assembly: Callable[[str], _Module]
     create_pipeline_tuning_options: Callable[[int], _Tuning]
     create_pass_builder: Callable[[_TargetMachine, _Tuning], _PassBuilder]
+    create_new_module_pass_manager: Callable[[], _PassManager]
     create_lljit_compiler: Callable[[_TargetMachine], object]
 
 
@@ -219,8 +227,16 @@ def optimise(source: str, name: str) -> _Module:
     tuning = binding.create_pipeline_tuning_options(_SPEED_LEVEL)
     tuning.loop_vectorization = tuning.slp_vectorization = True
     builder = binding.create_pass_builder(_compiling_machine(), tuning)
-    builder.getModulePassManager().run(module, builder)
+    passes = _short_pipeline() if len(source) > _LONG else builder.getModulePassManager()
+    passes.run(module, builder)
     return module
+
+
+def _short_pipeline() -> _PassManager:
+    passes = _binding().create_new_module_pass_manager()
+    for name in _LONG_PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    return passes
 
 
 def compile_ir(source: str, name: str) -> bytes:

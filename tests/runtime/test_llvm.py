@@ -155,3 +155,34 @@ def test_wide_vectors_are_not_split():
 
 def test_the_assembly_can_be_read():
     assert "add:" in driver("LLVM").assembly(IR_ADD, "add")
+
+
+@pytest.mark.parametrize("length", [0, 1 << 30])
+def test_long_programs_and_short_ones_give_the_same(length, monkeypatch):
+    monkeypatch.setattr(llvm, "_LONG", length)
+    add = loaded("LLVM", IR_ADD, "add", 3, 1)
+    x, y, out = (filled("LLVM", "f", [value] * 100) for value in (1, 2, 0))
+    add([out.address, x.address, y.address], [4], 3, 99)
+    assert contents(out, "f") == [0] * 3 + [7] * 96 + [0]
+
+
+def test_long_programs_keep_their_sums_in_registers():
+    steps = "\n".join(
+        f"  %a{n} = load float, ptr %sum\n  %b{n} = fadd float %a{n}, {n}.0\n"
+        f"  store float %b{n}, ptr %sum"
+        for n in range(400)
+    )
+    source = f"""
+define void @f(ptr %out, i64 %begin, i64 %end) {{
+  %sum = alloca float
+  store float 0.0, ptr %sum
+{steps}
+  %total = load float, ptr %sum
+  store float %total, ptr %out
+  ret void
+}}"""
+    assert len(source) > llvm._LONG
+    assert str(llvm.optimise(source, "f")).count("load") == 0
+    out = filled("LLVM", "f", [0])
+    loaded("LLVM", source, "f", 1, 0)([out.address], [], 0, 0)
+    assert contents(out, "f") == [sum(range(400))]
