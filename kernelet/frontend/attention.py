@@ -65,10 +65,7 @@ class Attention(LinearAlgebra, Random):
                 f"evenly. The query has shape {show_shape(self.shape)}, the key "
                 f"{show_shape(heads.shape)}. Make one number divide the other."
             )
-        *batch, _, time, width = heads.shape
-        many = heads._reshape((*batch, theirs, 1, time, width))
-        many = many._expand((*batch, theirs, mine // theirs, time, width))
-        return many._reshape((*batch, mine, time, width))
+        return heads.repeat_interleave(mine // theirs, -3)
 
     def _masked(self, mask: Self) -> Self:
         if mask.dtype.is_bool:

@@ -20,7 +20,7 @@ from kernelet.graph.division import index_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import with_bound_values
 from kernelet.runtime.device import canonical
 
 if TYPE_CHECKING:
@@ -227,8 +227,7 @@ def known_shape(shape: Shape) -> tuple[int, ...]:
 
 
 def _value_of(dim: UOp) -> int:
-    bound = {node: node.src[1] for node in dim.toposort() if node.op is Op.BIND}
-    found = index_of(substitute(dim, bound))
+    found = index_of(with_bound_values(dim))
     if found.op is not Op.CONST:
         raise ShapeError(
             "a size depends on a Variable that has no value. Bind it: Variable(...).bind(value)."

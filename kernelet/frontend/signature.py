@@ -21,7 +21,7 @@ from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.view import tracker_of
-from kernelet.graph.walk import sizes_of, split_view, substitute
+from kernelet.graph.walk import split_view, substitute, toposort_with_sizes
 from kernelet.launches import Given
 
 _PLAIN = (int, str, bytes, bool, type(None), range)
@@ -261,8 +261,7 @@ def _flat_form(node: UOp, base: UOp, start: int) -> Form:
 
 def binds_of(node: UOp) -> tuple[UOp, ...]:
     """The bound variables in the sizes of a node and of all below it."""
-    sizes = [size for step in node.toposort() for size in sizes_of(step)]
-    return tuple(dict.fromkeys(bind for size in sizes for bind in binds_in_dim(size)))
+    return tuple(part for part in toposort_with_sizes(node) if part.op is Op.BIND)
 
 
 def binds_in_dim(dim: UOp) -> list[UOp]:

@@ -112,8 +112,6 @@ class Tensor(
         "uop",
     )
     __array_ufunc__ = None  # numpy leaves mixed arithmetic to us
-    grad: Tensor | None
-    """The sum of the gradients that `backward` found."""
 
     no_grad = no_grad
 
@@ -124,8 +122,7 @@ class Tensor(
         dtype: DTypeLike = None,
         requires_grad: bool | None = None,
     ) -> None:
-        wanted = None if dtype is None else as_dtype(dtype)
-        self._start(node_of(data, device, wanted))
+        self._start(node_of(data, device, None if dtype is None else as_dtype(dtype)))
         self.is_leaf = True
         self.requires_grad = requires_grad
 
@@ -137,7 +134,8 @@ class Tensor(
         self.owner: weakref.ref[live.Handle] | None = None
         self._above: tuple[tuple[weakref.ref[Tensor], int], ...] = ()
         self._steps: tuple[UOp, ...] = ()
-        self.grad = None
+        # The sum of the gradients that `backward` found.
+        self.grad: Tensor | None = None
         self._pending = 0
         live.register(self)
 

@@ -20,6 +20,8 @@ class Bounds(NamedTuple):
 
 
 _UNCHANGED = (MOVEMENT - {Op.PAD}) | {Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.BIND, Op.EXTRACT}
+# Each argument moves the result in one direction only, whatever the other one is.
+_MONOTONE = frozenset({Op.SUB, Op.MAX, Op.MUL, Op.CMPLT})
 _DIVISIONS = frozenset({Op.IDIV, Op.MOD, Op.TRUNCDIV, Op.TRUNCMOD})
 
 
@@ -89,14 +91,8 @@ def _choice(condition: Bounds, if_true: Bounds, if_false: Bounds) -> Bounds:
 def _binary(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
     if op is Op.ADD:
         return Bounds(left.min + right.min, left.max + right.max)
-    if op is Op.SUB:
-        return Bounds(left.min - right.max, left.max - right.min)
-    if op is Op.MAX:
-        return Bounds(max(left.min, right.min), max(left.max, right.max))
-    if op is Op.MUL:
+    if op in _MONOTONE:
         return _corners(op, left, right)
-    if op is Op.CMPLT:
-        return Bounds(left.max < right.min, left.min < right.max)
     if op is Op.CMPNE:
         apart = left.max < right.min or right.max < left.min
         same = left.min == left.max == right.min == right.max

@@ -147,10 +147,6 @@ def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
 
 def with_bound_values(root: UOp) -> UOp:
     """The graph with the values of bound variables in place of them, also in sizes."""
-    values: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        for size in sizes_of(node):
-            for inner in size.toposort():
-                if inner.op is Op.BIND:
-                    values[inner] = inner.src[1]
+    order = toposort_with_sizes(root)
+    values = {node: node.src[1] for node in order if node.op is Op.BIND}
     return substitute(root, values) if values else root
