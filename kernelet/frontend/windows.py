@@ -82,7 +82,8 @@ class Slide:
         used = count * window.stride
         room = used - window.before - length
         before = max(window.before, 0 if window.is_block else window.reach - 1)
-        after = max(room, 0) if window.is_block else max(room + dilation, dilation)
+        end = room - window.stride + window.reach  # of the last window
+        after = max(room, 0) if window.is_block else max(room + dilation, dilation, end)
         whole = before + length + after
         seen = (before - window.before, before - window.before + used)
         pads = (before, after)

@@ -44,7 +44,17 @@ def test_two_axes_are_cut_at_once() -> None:
     np.testing.assert_array_equal(got[0], want)
 
 
-@pytest.mark.parametrize("window", [Window(3), Window(3, 1, 2, 2, 2), Window(3, 2, 1, 1, 1)])
+WINDOWS = [
+    Window(3),
+    Window(3, 1, 2, 2, 2),
+    Window(3, 2, 1, 1, 1),
+    Window(5, 1, 1, 2, 2),
+    Window(7, 2, 1, 3, 3),
+    Window(4, 3, 2, 5, 1),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
 def test_reading_a_window_takes_no_division(window: Window) -> None:
     node = Tensor.zeros(2, 9, 9).contiguous().realize()._windows([window, window]).uop
     index = tuple(
