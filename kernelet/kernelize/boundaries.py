@@ -260,8 +260,16 @@ class _Boundaries:
         if not inside or numel(node.shape) > inside:
             return False
         # x.relu() is cheap: where x is needed elsewhere too, x is stored instead.
-        same = [s for s in node.src if s.op in ELEMENTWISE and s.shape == node.shape]
-        return not any(self.reduces[s] and self._is_read_beside(s, node) for s in same)
+        stack, seen = [node], {node}
+        while stack:
+            for source in set(stack.pop().src) - seen:
+                seen.add(source)
+                if source.shape == node.shape and self.reduces[source]:
+                    if self._is_read_beside(source, node):
+                        return False
+                    if source.op in ELEMENTWISE:
+                        stack.append(source)
+        return True
 
     def _is_read_beside(self, source: UOp, node: UOp) -> bool:
         """Whether a value is needed for something else too than one elementwise node."""

@@ -184,3 +184,10 @@ def test_a_number_that_many_kernels_need_is_not_stored() -> None:
     number = UOp(Op.RECIPROCAL, F32, (UOp(Op.SQRT, F32, (memory(9, 1),)),))
     rows = [memory(n, n + 20) * expand(number, n + 20) for n in range(3, 30) if n != 9]
     assert stored(*rows) == []
+
+
+def test_what_is_made_of_a_stored_product_is_not_stored_beside_it() -> None:
+    value = multiplied(128, 64, 64)
+    away = value - 1.0
+    found = stored(reduce(away * away, Op.ADD, 0), flip(away * away, 0), flip(value, 1))
+    assert found == [value.src[0]]
