@@ -39,9 +39,7 @@ from kernelet.runtime.buffer import Buffer
 Places = list[tuple[Place | None, ...]]
 
 
-def finish(
-    result: object, mark: int, older: live.Snapshot, inputs: Sequence[Tensor]
-) -> list[Tensor]:
+def finish(result: object, mark: int, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Compute the results of a function and what it left behind since `mark`; returns the latter.
 
     What did not exist before carries no history for gradients, in this call or in a replay.
@@ -55,7 +53,7 @@ def finish(
     ]
     live.realize([*results, *inputs, *left])
     for tensor in (*results, *left):
-        if tensor not in older:
+        if tensor.born > mark:
             live.cut_history(tensor)
     return left
 
@@ -69,12 +67,12 @@ class FirstCall:
     """
 
     def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
-        older, before = live.Snapshot(), [tensor.uop for tensor in inputs.tensors]
+        before = [tensor.uop for tensor in inputs.tensors]
         blocks = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
         recorder, mark = holdings.Recorder(is_strict=False), live.now()
         with holdings.recording(recorder):
             self.result = call()
-            left = finish(self.result, mark, older, inputs.tensors)
+            left = finish(self.result, mark, inputs.tensors)
         rows = enumerate(zip(inputs.tensors, before, strict=True))
         self.inputs_written = {n for n, (tensor, node) in rows if tensor.uop is not node}
         changed = [*left, *[inputs.tensors[n] for n in self.inputs_written]]
@@ -88,7 +86,7 @@ class FirstCall:
         is_spread = any(isinstance(node.device, tuple) for node in nodes)
         self.can_be_captured = not (inputs.is_spread or is_spread)
         # A parameter that was never computed would be computed anew by every replay.
-        live.realize([t for t in live.live_tensors() if t in older and _is_lazy_part(t, used)])
+        live.realize([t for t in live.live_tensors() if t.born < mark and _is_lazy_part(t, used)])
 
     def protect_values(self, inputs: Inputs) -> list[Tensor]:
         """Let nobody but those who shall follow stand for what the next call writes.
@@ -247,7 +245,7 @@ class Capture:
         del apart
         results = [t for t in tensors_in(result) if not any(t is own for own in work.tensors)]
         shared = held_elsewhere(results)
-        shared -= {id(tensor) for tensor in results if tensor in work.older}
+        shared -= {id(tensor) for tensor in results if tensor.born < work.mark}
         work.find_fresh(results, shared)
         places = self._places(work)
         self._check(work, places, first.inputs_written)
@@ -255,7 +253,7 @@ class Capture:
         self._structure, fixed = _structure_of(result, work)
         self._used |= {id(buffer.whole) for buffer in fixed}
         self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
-        own = {id(tensor) for tensor in results if tensor not in work.older}
+        own = {id(tensor) for tensor in results if tensor.born > work.mark}
         self._note_standing(own - shared)
         self._note_left(work, [tensor for tensor in results if id(tensor) in shared])
         # A tensor that the function keeps will change; the caller gets one of his own.
@@ -324,11 +322,10 @@ class _Capturing:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.recorder = holdings.Recorder()
-        self.older = live.Snapshot()
         self.blocks = {id(buffer.whole): buffer for buffer in holdings.buffer_nodes().values()}
         self.fresh: list[Buffer] = []
         self.tensors: list[Tensor] = []
-        self._mark = live.now()
+        self.mark = live.now()
         self._leaves: list[Buffer] = []
         self._left: list[weakref.ref[Tensor]] = []
         nodes: dict[tuple[int, int, int], UOp] = {}
@@ -350,13 +347,13 @@ class _Capturing:
 
     def finish(self, result: object) -> None:
         """Compute what the function leaves behind, in memory that is not an input's."""
-        for tensor in live.changed_since(self._mark, threading.get_ident()):
+        for tensor in live.changed_since(self.mark, threading.get_ident()):
             owner = None if tensor.owner is None else tensor.owner()
             if isinstance(owner, Tensor) and owner.grad is tensor:
                 # Nobody asked for this gradient, and no replay will compute it.
                 owner.grad = None
-        left = finish(result, self._mark, self.older, self.tensors)
-        self._left = [weakref.ref(tensor) for tensor in left if tensor not in self.older]
+        left = finish(result, self.mark, self.tensors)
+        self._left = [weakref.ref(tensor) for tensor in left if tensor.born > self.mark]
         copied = []
         for tensor in left:
             base = _base_in_memory(tensor)
@@ -391,7 +388,7 @@ class _Capturing:
     def find_fresh(self, results: Sequence[Tensor], shared: set[int]) -> None:
         """Note the memory of results that the call made and that no other tensor stands for."""
         made = {id(buffer) for buffer in _written_by(self.recorder)} - self.blocks.keys()
-        own = {id(tensor) for tensor in results if tensor not in self.older} - shared
+        own = {id(tensor) for tensor in results if tensor.born > self.mark} - shared
         for tensor in live.live_tensors():
             base = _base_in_memory(tensor)
             if base is not None and id(tensor) not in own:
@@ -470,7 +467,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
             return mapped(value, visit)
         if id(value) in arguments:
             return Argument(arguments[id(value)])
-        if value in work.older:
+        if value.born < work.mark:
             return value
         if id(value) not in found:
             found[id(value)] = work.result_of(value)

@@ -38,6 +38,7 @@ class Handle(Protocol):
     `required` is what the user said about gradients, `former` the lazy node that `uop` replaces,
     `is_leaf` says that gradients end here. `owner` is the tensor whose unasked gradient this is: it
     outlives a write only if that tensor is itself written, and `is_lost` says that it did not.
+    `born` is when it was made, to be compared with `now()`.
     """
 
     uop: UOp
@@ -46,6 +47,7 @@ class Handle(Protocol):
     is_leaf: bool
     is_lost: bool
     owner: weakref.ref[Handle] | None
+    born: int
 
     @property
     def dtype(self) -> DType:
@@ -63,7 +65,8 @@ _journal: dict[int, tuple[weakref.ref[Handle], int]] = {}
 
 
 def register(tensor: Handle) -> None:
-    """Note that a tensor exists."""
+    """Note that a tensor exists, and since when."""
+    tensor.born = next(_numbers)
     _live[id(tensor)] = tensor
     note_change(tensor)
 
@@ -71,17 +74,6 @@ def register(tensor: Handle) -> None:
 def live_tensors() -> list[Handle]:
     """All tensors that exist now."""
     return list(_live.values())
-
-
-class Snapshot:
-    """The tensors that exist at one moment; it keeps none of them alive."""
-
-    def __init__(self) -> None:
-        self._tensors = {id(tensor): weakref.ref(tensor) for tensor in live_tensors()}
-
-    def __contains__(self, tensor: Handle) -> bool:
-        found = self._tensors.get(id(tensor))
-        return found is not None and found() is tensor
 
 
 def note_change(tensor: Handle) -> None:

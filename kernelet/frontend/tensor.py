@@ -103,6 +103,7 @@ class Tensor(
         "_above",
         "_pending",
         "_steps",
+        "born",
         "former",
         "grad",
         "is_leaf",
@@ -136,7 +137,7 @@ class Tensor(
         self._steps: tuple[UOp, ...] = ()
         # The sum of the gradients that `backward` found.
         self.grad: Tensor | None = None
-        self._pending = 0
+        self._pending = self.born = 0
         live.register(self)
 
     # ---- what the topic classes need ----
