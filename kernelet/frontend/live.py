@@ -153,6 +153,7 @@ def realize(tensors: Iterable[Handle]) -> None:
     if pending:
         given = {id(tensor) for tensor in pending}
         readers, last = _keep_readers([tensor.uop for tensor in pending], given)
+        readers += _stored_on_the_way([tensor.uop for tensor in pending], given)
         for tensor in (*pending, *readers):
             if any(_is_between_writes(base, last) for base in bases_of(tensor.uop)):
                 # A view of memory between two writes: only a copy outlives the second.
@@ -166,6 +167,19 @@ def realize(tensors: Iterable[Handle]) -> None:
         views += engine.realize([*kept, *nodes])
         wanted.extend(readers)
     settle(*wanted)
+
+
+def _stored_on_the_way(nodes: list[UOp], given: set[int]) -> list[Handle]:
+    """Tensors that were asked to be `contiguous` and are computed now: they keep their value."""
+    asked = {
+        tensor.uop: tensor
+        for tensor in live_tensors()
+        if tensor.uop.op is Op.CONTIGUOUS and id(tensor) not in given
+    }
+    if not asked:
+        return []
+    order = reachable(nodes, lambda node: () if holdings.realized(node) is not None else node.src)
+    return [asked[node] for node in order if node in asked and holdings.realized(node) is None]
 
 
 def _is_between_writes(base: UOp, last: Collection[UOp]) -> bool:

@@ -109,6 +109,8 @@ def rows_of(node: UOp) -> tuple[UOp, int] | None:
             cut = [axis for axis, size in enumerate(old) if shape[axis] != size]
             if len(cut) > 1 or any(size != 1 for axis in cut for size in old[:axis]):
                 return None
+            if not all_numbers(*[step.arg[axis] for axis in cut]):
+                return None  # where they begin is known at each launch
             start += sum(step.arg[axis][0] * math.prod(old[axis + 1 :]) for axis in cut)
     return node, start
 

@@ -91,3 +91,17 @@ def sites_of(block: UOp) -> Iterator[Site]:
         memory = address.src[0]
         stage = memory.arg.number if memory.op is Op.SCRATCH else 0
         yield Site(stage, loops, loads, address)
+
+
+def run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:
+    """Whether every address of a statement runs through two loops as if they were one."""
+    addresses = [load.src[0] for load in site.loads]
+    if site.stage == 0:
+        addresses.append(site.target)
+    if any({outer, inner} & ranges_in(load.src[1]) for load in site.loads if len(load.src) == 2):
+        return False
+    for address in addresses:
+        far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
+        if far is None or near is None or far != near * size_of(inner):
+            return False
+    return True

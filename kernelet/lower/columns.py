@@ -10,13 +10,14 @@ are read one after the other, and the sums wait in the nearest cache.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
 from kernelet.lower.transforms import (
     BlockSum,
     Parallel,
@@ -40,7 +41,7 @@ def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
         return None
     if analysis.in_place or not analysis.ranges or analysis.writer.absorbed.get(stages[0]):
         return None
-    main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
+    analysis, main = _with_long_rows(analysis, target.lanes(analysis.itemsize))
     summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
     if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
         return None
@@ -48,6 +49,25 @@ def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
     if size_of(analysis.ranges[-1]) < 2 * tile or not _runs_down(analysis, main, summed):
         return None
     return _plan(analysis, target, tile, size_of(summed[0]))
+
+
+def _with_long_rows(analysis: Analysis, width: int) -> tuple[Analysis, Site]:
+    """The analysis with the last axes as one, where sums are read so and vectors stay whole."""
+    main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
+    while len(analysis.ranges) > 1:
+        *_, outer, lane = analysis.ranges
+        if lane.src[0].op is not Op.CONST or size_of(lane) % (width * TILE_VECTORS):
+            break
+        if outer.src[0].op is not Op.CONST or not run_as_one(main, outer, lane):
+            break
+        count = len(analysis.kernel.src[0].src[1].shape)
+        groups = analysis.plan.merged or tuple((axis,) for axis in range(count))
+        first, last = (loop.axis for loop in analysis.nest[-2:])
+        joined = tuple(itertools.chain(*groups[first : last + 1]))
+        merged = (*groups[:first], joined, *groups[last + 1 :])
+        analysis = Analysis(analysis.kernel, replace(analysis.plan, merged=merged))
+        main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
+    return analysis, main
 
 
 def _runs_down(analysis: Analysis, main: Site, summed: list[UOp]) -> bool:

@@ -21,7 +21,7 @@ from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import (
     BlockSum,
@@ -126,25 +126,12 @@ def _axes_that_run_as_one(analysis: Analysis, main: Site) -> tuple[tuple[int, ..
         if groups and (
             outer is None
             or inner is None
-            or all(_run_as_one(site, outer, inner) for site in (main, *sites))
+            or all(run_as_one(site, outer, inner) for site in (main, *sites))
         ):
             groups[-1] = (*groups[-1], axis)
         else:
             groups.append((axis,))
     return tuple(groups)
-
-
-def _run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:
-    addresses = [load.src[0] for load in site.loads]
-    if site.stage == 0:
-        addresses.append(site.target)
-    if any({outer, inner} & ranges_in(load.src[1]) for load in site.loads if len(load.src) == 2):
-        return False
-    for address in addresses:
-        far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
-        if far is None or near is None or far != near * size_of(inner):
-            return False
-    return True
 
 
 class _Contraction:

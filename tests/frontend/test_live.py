@@ -135,3 +135,13 @@ def test_the_journal_tells_what_changed_and_stays_small() -> None:
     assert len(live._journal) < 2000
     assert any(each is tensor for each in live.changed_since(mark))
     assert live.changed_since(live.now()) == []
+
+
+def test_what_was_asked_to_be_contiguous_is_computed_once() -> None:
+    x = Tensor.rand(64, 64).realize()
+    middle = (x @ x).contiguous()
+    GlobalCounters.reset()
+    (middle + 1).realize()
+    assert GlobalCounters.kernel_count == 2
+    (middle + 2).realize()
+    assert GlobalCounters.kernel_count == 3

@@ -354,4 +354,7 @@ def test_neighbouring_rows_are_found() -> None:
     assert rows_of(UOp(Op.RESHAPE, dtypes.float32, (rows,), (3, 4))) == (buffer, 6)
     assert rows_of(part) == (buffer, 13)
     assert rows_of(columns) is None
+    position = UOp.variable("position", 0, 3)
+    moving = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((position, position + 1), (0, 6)))
+    assert rows_of(moving) is None, "where they begin is known at each launch"
     assert rows_of(UOp(Op.PERMUTE, dtypes.float32, (matrix,), (1, 0))) is None
