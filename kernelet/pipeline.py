@@ -70,7 +70,8 @@ def run_passes(graph: UOp, passes: Sequence[Pass], target: Target = ANY) -> UOp:
     """The graph after all passes; each result is checked when VERIFY is on."""
     checked = config.current().verify
     for step in passes:
-        graph = step.run(graph, target)
+        with trace.cost("python", step.name):
+            graph = step.run(graph, target)
         if checked:
             verify(graph, step.leaves, step.name)
         if trace.wants("graph"):
@@ -83,7 +84,9 @@ def schedule(sink: UOp, device: str) -> Schedule:
     if config.current().verify:
         verify(sink, TENSOR, "the frontend")
     given = [node.arg.slot + 1 for node in sink.toposort() if node.op is Op.PARAM]
-    found = cut_into_kernels(run_passes(sink, KERNELIZE), device, max(given, default=0))
+    sink = run_passes(sink, KERNELIZE)
+    with trace.cost("python", "cut into kernels"):
+        found = cut_into_kernels(sink, device, max(given, default=0))
     if config.current().verify:
         for kernel in found.kernels:
             verify(kernel, KERNEL, "cut into kernels")
@@ -120,13 +123,16 @@ class Lowered:
 def lower(kernel: UOp, target: Target, plan: Plan | None = None) -> Lowered:
     """A kernel as a linear program; the heuristics choose the plan unless one is given."""
     if plan is None:
-        plan = plan_kernel(kernel, target)
-    block = write_nest(kernel, plan)
+        with trace.cost("python", "plan"):
+            plan = plan_kernel(kernel, target)
+    with trace.cost("python", "write loops"):
+        block = write_nest(kernel, plan)
     if config.current().verify:
         verify(block, LOOPS, "write loops")
     block = run_passes(block, LOWER, target)
     given = [node for node in kernel.toposort() if node.op is Op.PARAM]
-    program = tuple(linearize(block, given))
+    with trace.cost("python", "linearize"):
+        program = tuple(linearize(block, given))
     if config.current().verify:
         verify(program, PROGRAM, "linearize")
     return Lowered(program, plan, estimate(program))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -135,10 +136,14 @@ def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:
         # Lowering goes on while the compilers work.
         jobs = []
         for number in missing:
+            start = time.perf_counter()
             program = _source(kernels[number], kind, driver, plans[number])
-            jobs.append((program, compilers.submit(program.source, program.name)))
-        for number, (program, job) in zip(missing, jobs, strict=True):
+            spent = time.perf_counter() - start
+            jobs.append((program, spent, compilers.submit(program.source, program.name)))
+        for number, (program, spent, job) in zip(missing, jobs, strict=True):
             programs[number] = replace(program, binary=job.result())
+            text = f"{1e3 * spent:8.1f} ms Python {1e3 * job.seconds:8.1f} ms compiler"
+            trace.emit("compile", program.name, text, python=spent, compiler=job.seconds)
             disk.put("programs", keys[number], pickle.dumps(programs[number]))
             progress.advance()
     for program in programs.values():
@@ -169,7 +174,8 @@ def _source(kernel: UOp, kind: str, driver: Driver, plan: Plan | None) -> Progra
         trace.emit("transform", name, str(lowered.plan))
     if trace.wants("linear"):
         trace.emit("linear", name, show_program(lowered.program))
-    source = backends.renderer(kind)(lowered.program, name)
+    with trace.cost("python", "render"):
+        source = backends.renderer(kind)(lowered.program, name)
     return Program(
         name,
         source,

@@ -112,3 +112,16 @@ def test_another_process_compiles_nothing_again(tmp_path):
         counts.append(int(done.stdout.split()[1]))
     assert counts[0] > 0
     assert counts[1] == 0
+
+
+def test_the_cost_of_each_kernel_is_told(tmp_path):
+    costs, compiled = [], []
+    with Context(CACHE_FOLDER=str(tmp_path)):
+        made = kernel(data(3, 11).sum(1) + 5)
+        with trace.reading(costs.append, "cost"), trace.reading(compiled.append, "compile"):
+            programs.runners([made], "PYTHON")
+    assert {"plan", "write loops", "simplify", "linearize", "render"} <= {e.name for e in costs}
+    assert "compiler" in {event.text for event in costs}
+    (event,) = compiled
+    assert event.numbers["python"] > 0
+    assert event.numbers["compiler"] > 0

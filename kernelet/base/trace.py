@@ -8,6 +8,7 @@ Nothing else in the package writes to standard output.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import sys
 import time
@@ -23,6 +24,9 @@ LEVELS: Mapping[str, int] = {
     "device": 1,
     "cache": 1,
     "kernel": 2,
+    "cost": 2,
+    "compile": 2,
+    "totals": 2,
     "search": 2,
     "candidate": 3,
     "transform": 3,
@@ -98,6 +102,10 @@ def unsubscribe(reader: Reader, *kinds: str) -> None:
 
 
 def _show(event: Event) -> None:
+    if event.kind in ("cost", "kernel"):
+        _add_to_totals(event)
+    if event.kind == "cost":
+        return  # the totals show it
     if event.kind in ("warning", "progress"):
         stream, line = sys.stderr, f"kernelet: {event.text or event.name}"
     elif event.kind in ("source", "linear", "graph", "assembly"):
@@ -118,6 +126,45 @@ def _figures(event: Event) -> str:
     held = numbers.get("memory", 0) / 1e6
     time_text = f"{event.seconds * 1e6:10.1f} us"
     return f"{time_text} {work:8.1f} GFLOP/s {traffic:7.1f} GB/s {held:9.2f} MB held"
+
+
+# ---- what it all costs ----
+
+
+@contextlib.contextmanager
+def cost(group: str, name: str) -> Iterator[None]:
+    """Tell how long the block takes, as a "cost" event, where anybody wants to know."""
+    if not wants("cost"):
+        yield
+        return
+    start = time.perf_counter()
+    yield
+    send(Event("cost", name, group, start, time.perf_counter() - start))
+
+
+# For each group the times of its parts and how often they ran.
+_totals: dict[str, dict[str, tuple[float, int]]] = {}
+
+
+def _add_to_totals(event: Event) -> None:
+    if not _totals:
+        atexit.register(show_totals)
+    group = event.text if event.kind == "cost" else "launches"
+    parts = _totals.setdefault(group, {})
+    name = event.name if event.kind == "cost" else ""
+    seconds, count = parts.get(name, (0.0, 0))
+    parts[name] = seconds + event.seconds, count + 1
+
+
+def show_totals() -> None:
+    """Tell what Python, compilers and launches have cost since DEBUG=2 has counted them."""
+    for group, parts in _totals.items():
+        seconds = sum(spent for spent, _ in parts.values())
+        count = max(often for _, often in parts.values())
+        ranked = sorted(parts.items(), key=lambda part: -part[1][0])
+        detail = ", ".join(f"{name} {1e3 * spent:.0f}" for name, (spent, _) in ranked if name)
+        text = f"{1e3 * seconds:8.0f} ms, {count} kernels {detail and f'({detail})'}".rstrip()
+        emit("totals", f"total {group}", text, seconds=seconds, count=count)
 
 
 class Progress:

@@ -17,18 +17,26 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import IO, final
 
-from kernelet.base import config
+from kernelet.base import config, trace
 from kernelet.base.errors import InternalError, KerneletError
 from kernelet.runtime import host
 from kernelet.runtime.device import Driver
 
 # A process needs a third of a second to start; in that time this one compiles a dozen kernels.
 JOBS_PER_PROCESS = 12
+
+
+@final
+class Compilation(Future[bytes]):
+    """The binary of a kernel to come, and the seconds that it took."""
+
+    seconds = 0.0
 
 
 @final
@@ -45,7 +53,7 @@ class Compilers:
             work += [self._compile_elsewhere] * _process_count(jobs)
         self._threads = [threading.Thread(target=function, daemon=True) for function in work]
 
-    def submit(self, source: str, name: str) -> Future[bytes]:
+    def submit(self, source: str, name: str) -> Compilation:
         """Have a kernel compiled under the settings that hold now."""
         job = _Job(source, name)
         self._queue.put(job)
@@ -103,7 +111,7 @@ class _Job:
 
     def __init__(self, source: str, name: str) -> None:
         self.source, self.name = source, name
-        self.future: Future[bytes] = Future()
+        self.future = Compilation()
         self._context = contextvars.copy_context()
 
     def run(self, compiler: Callable[[str, str], bytes]) -> None:
@@ -111,9 +119,16 @@ class _Job:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(self._context.run(compiler, self.source, self.name))
+            self.future.set_result(self._context.run(self._compile, compiler))
         except BaseException as error:
             self.future.set_exception(error)
+
+    def _compile(self, compiler: Callable[[str, str], bytes]) -> bytes:
+        start = time.perf_counter()
+        with trace.cost("compiler", ""):
+            binary = compiler(self.source, self.name)
+        self.future.seconds = time.perf_counter() - start
+        return binary
 
 
 @final

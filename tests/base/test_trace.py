@@ -73,3 +73,30 @@ def test_a_launch_shows_what_it_reached(capsys):
         trace.send(trace.Event("kernel", "add_4", seconds=1e-3, numbers=numbers))
     shown = capsys.readouterr().out.split()
     assert " ".join(shown) == "*** add_4 1000.0 us 4.0 GFLOP/s 2.0 GB/s 3.00 MB held"
+
+
+def test_totals_tell_what_every_part_has_cost(monkeypatch, capsys):
+    monkeypatch.setattr(trace, "_totals", {})
+    monkeypatch.setattr(trace.atexit, "register", lambda function: None)
+    with Context(DEBUG=2):
+        for _ in range(3):
+            with trace.cost("python", "simplify"):
+                pass
+        with trace.cost("python", "expand"):
+            pass
+        trace.send(trace.Event("kernel", "add_4", seconds=0.25))
+        trace.send(trace.Event("kernel", "add_8", seconds=0.5))
+        trace.show_totals()
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(line.startswith("*** simplify") for line in lines)
+    python, launches = (line for line in lines if line.startswith("*** total"))
+    assert re.search(r"total python +\d+ ms, 3 kernels \(.*simplify \d+", python)
+    assert "expand" in python
+    assert re.search(r"total launches +750 ms, 2 kernels$", launches)
+
+
+def test_costs_are_not_counted_when_nobody_asks(monkeypatch):
+    monkeypatch.setattr(trace, "_totals", {})
+    with Context(DEBUG=1), trace.cost("python", "simplify"):
+        pass
+    assert trace._totals == {}
