@@ -351,13 +351,13 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
         if plan.staged:
             block = join_loops(stage_loads(block, plan.staged, plan.lanes))
         return share_loops(block) if len(kernel.src) > 1 else block
-    blocks: dict[UOp, UOp] = {}
+    blocks: dict[tuple[UOp, Plan], UOp] = {}
     found = []
     for part, inner in zip(kernel.src, plan.parts, strict=True):
         form, memories = form_of_part(part)
-        if form not in blocks:
-            blocks[form] = write_nest(form, inner)
-        found.append(substitute(blocks[form], memories))
+        if (form, inner) not in blocks:
+            blocks[form, inner] = write_nest(form, inner)
+        found.append(substitute(blocks[form, inner], memories))
     return _one_after_the_other(found)
 
 

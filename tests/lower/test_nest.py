@@ -314,5 +314,16 @@ def test_parts_that_do_the_same_with_other_memory_have_one_form() -> None:
     assert sorted(node.arg.slot for node in memories.values()) == [2, 5]
 
 
+def test_equal_parts_may_have_different_plans() -> None:
+    x, y = memory(0, 8), memory(1, 8)
+    parts = UOp.sink(kernel_of(x, x + 1.0), kernel_of(y, y + 1.0))
+    plans = (Plan(), Plan(root=(Split(0, 4, "vector"),)))
+    text = written(write_nest(parts, Plan(parts=plans)))
+    assert [line for line in text.splitlines() if line.startswith("for")] == [
+        "for r0 in 8:",
+        "for r1 in 2:",
+    ]
+
+
 def kernel_of(target: UOp, value: UOp) -> UOp:
     return UOp.sink(UOp(Op.STORE, VOID, (target, value)))
