@@ -32,6 +32,7 @@ CHAINED_TERMS = 128  # where they have at most so many terms
 CHAINED_GROWTH = 2  # and the operands are smaller by this factor
 REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in each kernel
 SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
+SHARED_PRODUCTS = 1 << 22  # from so many products on, a contraction has a kernel of its own
 SHARED_COST = 16  # values dearer than this are not computed in two kernels
 MOST_READINGS = 8
 MOST_WAYS = 16
@@ -81,6 +82,7 @@ class _Boundaries:
         self.way_numbers: dict[tuple[UOp, int], int] = {}
         self.outputs: dict[UOp, Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
+        self.ending: dict[UOp, UOp] = {}  # kernel -> the contraction that it is about
         self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
         self.counts = 0
         self.cost: dict[UOp, int] = {}
@@ -302,7 +304,8 @@ class _Boundaries:
         limit = SCRATCH_BYTES
         if is_contraction(node):
             if self._ends(node, kernel):
-                return True
+                first = self.ending.setdefault(kernel, node)
+                return first is node or numel(node.src[0].shape) < SHARED_PRODUCTS
             if not self.chained[node]:
                 return False
             limit = ROW_BYTES
