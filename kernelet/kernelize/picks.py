@@ -3,7 +3,8 @@
 In:  a reduction, as indexing by tensors, gather and one-hot products build it.
 Out: the same value with GATHER in place of the sum, where the sum has at most one term.
 
-sum_k where(k != index, 0, values[k])  ->  values[index], 0 where there is no such element
+sum_k where(k != index, 0, values[k])  ->  values[index], 0 where there is no such element;
+the sum of the negatives is the negative of that
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from kernelet.graph.walk import split_view
 def search_is_gather(node: UOp) -> UOp | None:
     """The reduction without the axis that is searched; None when none is."""
     choice = node.src[0]
+    if node.arg.op is Op.ADD and choice.op is Op.NEG:
+        positive = search_is_gather(node.replace(src=choice.src))
+        return None if positive is None else -positive
     if node.arg.op is not Op.ADD or choice.op is not Op.WHERE:
         return None
     condition, skipped, values = choice.src

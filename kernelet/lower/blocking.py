@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
@@ -68,24 +68,30 @@ def _cut(block: UOp, loop: UOp, size: int) -> list[UOp] | None:
         node.src[0].src[0] for part in start for node in part.toposort() if node.op is Op.STORE
     }
     count = total.src[0].src[0]
-    if len(stores) != 1 or count.op is not Op.CONST or count.arg % size or count.arg == size:
+    if not stores or count.op is not Op.CONST or count.arg % size or count.arg == size:
         return None
-    return _Parts(block, tuple(around), stores.pop()).write(start, total, end, size)
+    accumulators = sorted(stores, key=lambda memory: memory.arg.number)
+    return _Parts(block, tuple(around), accumulators).write(start, total, end, size)
 
 
 class _Parts:
-    """The partial sums of one accumulator, for each iteration of the loops around it."""
+    """The partial sums of all accumulators, for each iteration of the loops around them."""
 
-    def __init__(self, block: UOp, around: Chain, accumulator: UOp) -> None:
+    def __init__(self, block: UOp, around: Chain, accumulators: Sequence[UOp]) -> None:
         nodes = block.toposort()
         self.numbers = itertools.count(1 + max(n.arg.number for n in nodes if n.op is Op.RANGE))
         number = 1 + max(node.arg.number for node in nodes if node.op is Op.SCRATCH)
         self.around = around
-        self.accumulator = accumulator
-        self.tile = accumulator.arg.size
         sizes = [variable.src[0].arg for variable in around]
-        room = self.tile * math.prod(sizes)
-        self.memory = UOp(Op.SCRATCH, accumulator.dtype, (), ScratchArg(number, room))
+        self.parts = {
+            memory: UOp(
+                Op.SCRATCH,
+                memory.dtype,
+                (),
+                ScratchArg(number + n, memory.arg.size * math.prod(sizes)),
+            )
+            for n, memory in enumerate(accumulators)
+        }
         self.base = ZERO
         for variable, size in zip(around, sizes, strict=True):
             self.base = add_index(scale_index(self.base, size), variable)
@@ -121,9 +127,10 @@ class _Parts:
             return ZERO
         return UOp(Op.RANGE, dtypes.index, (index_const(size),), RangeArg(next(self.numbers), kind))
 
-    def _address(self, offset: UOp) -> UOp:
-        place = add_index(scale_index(self.base, self.tile), offset)
-        return UOp(Op.INDEX, dtypes.index, (self.memory, place))
+    def _address(self, place: UOp) -> UOp:
+        accumulator, offset = place.src
+        offset = add_index(scale_index(self.base, accumulator.arg.size), offset)
+        return UOp(Op.INDEX, dtypes.index, (self.parts[accumulator], offset))
 
     def _copied(self, statement: UOp, *, to_parts: bool) -> UOp:
         """The statement that starts the sum, moving it to or from its part instead."""
@@ -131,16 +138,16 @@ class _Parts:
             parts = (self._copied(part, to_parts=to_parts) for part in statement.src[1:])
             return statement.replace(src=(statement.src[0], *parts))
         here = statement.src[0]
-        source, target = self._address(here.src[1]), here
+        source, target = self._address(here), here
         if to_parts:
             source, target = target, source
-        return statement.replace(src=(target, UOp(Op.LOAD, self.memory.dtype, (source,))))
+        return statement.replace(src=(target, UOp(Op.LOAD, here.src[0].dtype, (source,))))
 
     def _in_parts(self, statement: UOp) -> UOp:
-        """The statement over the partial sums instead of the accumulator."""
+        """The statement over the partial sums instead of the accumulators."""
         mapping: Mapping[UOp, UOp] = {
-            node: self._address(node.src[1])
+            node: self._address(node)
             for node in statement.toposort()
-            if node.op is Op.INDEX and node.src[0] is self.accumulator
+            if node.op is Op.INDEX and node.src[0] in self.parts
         }
         return substitute(statement, mapping)

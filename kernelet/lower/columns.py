@@ -35,26 +35,50 @@ PIECE_BYTES = 1 << 13  # of sums that wait
 
 
 def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
-    """Pieces of rows for a kernel with one reduction of far elements."""
-    stages = list(analysis.writer.stages)
-    if len(stages) != 1 or stages[0].op is not Op.REDUCE or analysis.work < LEAST_WORK:
+    """Pieces of rows for a kernel with reductions of far elements, all over the same rows."""
+    if not _only_sums(analysis) or analysis.work < LEAST_WORK:
         return None
-    if analysis.in_place or not analysis.ranges or analysis.writer.absorbed.get(stages[0]):
+    if analysis.in_place or not analysis.ranges:
         return None
-    analysis, main = _with_long_rows(analysis, target.lanes(analysis.itemsize))
-    summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
-    if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
-        return None
+    if len(analysis.writer.stages) == 1:
+        analysis = _with_long_rows(analysis, target.lanes(analysis.itemsize))
     tile = target.lanes(analysis.itemsize) * TILE_VECTORS
-    if size_of(analysis.ranges[-1]) < 2 * tile or not _runs_down(analysis, main, summed):
+    if size_of(analysis.ranges[-1]) < 2 * tile:
         return None
-    return _plan(analysis, target, tile, size_of(summed[0]))
+    rows = set()
+    for stage in analysis.writer.stages.values():
+        main = _main_site(analysis, stage.number)
+        summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
+        if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
+            return None
+        if not _runs_down(analysis, main, summed):
+            return None
+        rows.add(size_of(summed[0]))
+    return _plan(analysis, target, tile, rows.pop()) if len(rows) == 1 else None
 
 
-def _with_long_rows(analysis: Analysis, width: int) -> tuple[Analysis, Site]:
+def _only_sums(analysis: Analysis) -> bool:
+    """Whether each result has one reduction, which no other one needs."""
+    writer = analysis.writer
+    if len(writer.stages) != len(analysis.kernel.src):
+        return False
+    return all(
+        node.op is Op.REDUCE
+        and not writer.absorbed.get(node)
+        and not any(v.arg.kind == "reduce" for access in stage.accesses for v in access.chain)
+        for node, stage in writer.stages.items()
+    )
+
+
+def _main_site(analysis: Analysis, number: int) -> Site:
+    sites = (site for site in analysis.sites if site.stage == number)
+    return max(sites, key=lambda site: site.weight)
+
+
+def _with_long_rows(analysis: Analysis, width: int) -> Analysis:
     """The analysis with the last axes as one, where sums are read so and vectors stay whole."""
-    main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
     while len(analysis.ranges) > 1:
+        main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
         *_, outer, lane = analysis.ranges
         if lane.src[0].op is not Op.CONST or size_of(lane) % (width * TILE_VECTORS):
             break
@@ -66,8 +90,7 @@ def _with_long_rows(analysis: Analysis, width: int) -> tuple[Analysis, Site]:
         joined = tuple(itertools.chain(*groups[first : last + 1]))
         merged = (*groups[:first], joined, *groups[last + 1 :])
         analysis = Analysis(analysis.kernel, replace(analysis.plan, merged=merged))
-        main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
-    return analysis, main
+    return analysis
 
 
 def _runs_down(analysis: Analysis, main: Site, summed: list[UOp]) -> bool:

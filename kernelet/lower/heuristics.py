@@ -419,7 +419,9 @@ class _Planner:
         steps = size_of(dot.variable) // dot.lanes
         unroll = 1
         if not has_tile:
-            unroll = next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1)
+            # 49 vectors: 7 at once leave no rest.
+            whole = (u for u in (4, 8, 6, 5, 7) if steps % u == 0)
+            unroll = next(whole, next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1))
         return GroupLanes(dot.axis, unroll, dot.lanes)
 
     def _threads(self, nest: Nest) -> list[Transform]:

@@ -346,11 +346,13 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
     """One kernel as loops over scalar expressions."""
     if not plan.parts:
         block = NestWriter(kernel, plan).build()
+        if len(kernel.src) > 1:
+            block = share_loops(block)
         if plan.blocked is not None:
             block = block_sum(block, plan.blocked)
         if plan.staged:
             block = join_loops(stage_loads(block, plan.staged, plan.lanes))
-        return share_loops(block) if len(kernel.src) > 1 else block
+        return block
     blocks: dict[tuple[UOp, Plan], UOp] = {}
     found = []
     for part, inner in zip(kernel.src, plan.parts, strict=True):

@@ -63,3 +63,18 @@ def test_positions_that_wrap_are_searched() -> None:
     found = (place == Tensor([5], dtype="uint8")).where(wide, 0).sum()
     assert Op.GATHER not in ops_of(found)
     assert found.item() == 5 + 261
+
+
+def test_the_gradient_of_a_picked_loss_does_not_search() -> None:
+    scores, labels = Tensor(TABLE).realize(), Tensor([3, 0, 11, 5, 7]).realize()
+    (gradient,) = scores.sparse_categorical_crossentropy(labels).gradient(scores)
+    sums = [
+        node
+        for kernel in engine.schedule([gradient.uop]).kernels
+        for node in kernel.toposort()
+        if node.op is Op.REDUCE and Op.CMPNE in {below.op for below in node.src[0].toposort()}
+    ]
+    assert [node for node in sums if node.shape == (5, 1) and node.arg.op is Op.ADD] == []
+    exact = np.exp(TABLE) / np.exp(TABLE).sum(1, keepdims=True)
+    exact[np.arange(5), [3, 0, 11, 5, 7]] -= 1
+    np.testing.assert_allclose(gradient.numpy(), exact / 5, rtol=1e-4, atol=1e-7)
