@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from kernelet import Context, Tensor, engine, programs
 from kernelet.base import trace
+from kernelet.runtime import device
 
 ROOT = Path(__file__).parents[1]
 
@@ -125,3 +127,24 @@ def test_the_cost_of_each_kernel_is_told(tmp_path):
     (event,) = compiled
     assert event.numbers["python"] > 0
     assert event.numbers["compiler"] > 0
+
+
+@pytest.mark.parametrize("name", ["CPU", "LLVM"])
+def test_several_python_threads_may_realize_at_once(name):
+    if device.driver(name).problem():
+        pytest.skip(device.driver(name).problem())
+    found = {}
+
+    def work(number):
+        with Context(DEV=name):
+            x = (Tensor.arange(300 * 300).reshape(300, 300) + number).float()
+            found[number] = [(x * turn).sum(1).max().item() for turn in range(5)]
+
+    started = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    for number in range(4):
+        last = sum(299 * 300 + column + number for column in range(300))
+        assert found[number] == pytest.approx([last * turn for turn in range(5)], rel=1e-5)

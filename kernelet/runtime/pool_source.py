@@ -11,7 +11,8 @@ A pool is an array of 64-bit words. WORK is the number of the job in its upper h
 that nobody has taken in its lower half; whoever takes one compares and swaps the whole word, so
 the words of the job that it read before were those of this job. Between jobs nothing is left to
 take, so the caller may write them. A worker that sleeps is not waited for: the caller takes its
-chunks. A launch that finds the pool busy with another runs on its own thread.
+chunks. A launch that finds the pool busy with another runs on its own thread, and for each such
+launch one worker pauses, so that no more threads compute than the pool has.
 
 A record is six words: function, address of its arguments, their count, begin, end, chunks. All
 arguments are 64 bits wide, so a function may be called with more of them than it has: a few
@@ -33,6 +34,8 @@ WORDS = {
     "STOP": 24,
     "SLEEPERS": 32,
     "JOB": 40,
+    "ALONE": 48,
+    "PLACES": 56,
     "MUTEX": 64,
     "CONDITION": 96,
 }
@@ -65,8 +68,8 @@ int sched_yield(void);
 static void call(word function, const word* arguments, word count, word begin, word end) {{
 {calls}}}
 
-static void help(word* pool) {{
-    for (word work = READ(WORK); LEFT(work); work = READ(WORK)) {{
+static void help(word* pool, word allowed) {{
+    for (word work = READ(WORK); LEFT(work) && READ(ALONE) < allowed; work = READ(WORK)) {{
         word job[6];
         for (int i = 0; i < 6; i++) job[i] = __atomic_load_n(pool + JOB + i, __ATOMIC_RELAXED);
         if (!__atomic_compare_exchange_n(
@@ -79,9 +82,10 @@ static void help(word* pool) {{
 }}
 
 void pool_worker(word* pool) {{
+    word allowed = ADD(PLACES, -1);
     for (word spins = 0; !READ(STOP); spins++) {{
-        if (LEFT(READ(WORK))) {{
-            help(pool);
+        if (LEFT(READ(WORK)) && READ(ALONE) < allowed) {{
+            help(pool, allowed);
             spins = 0;
         }} else if (spins < {spins}) {{
             if (spins % {yield_spins} == {yield_spins} - 1) sched_yield();
@@ -89,7 +93,7 @@ void pool_worker(word* pool) {{
         }} else {{
             pthread_mutex_lock(pool + MUTEX);
             ADD(SLEEPERS, 1);
-            while (!LEFT(READ(WORK)) && !READ(STOP))
+            while (!(LEFT(READ(WORK)) && READ(ALONE) < allowed) && !READ(STOP))
                 pthread_cond_wait(pool + CONDITION, pool + MUTEX);
             ADD(SLEEPERS, -1);
             pthread_mutex_unlock(pool + MUTEX);
@@ -108,14 +112,16 @@ static void wake(word* pool) {{
 void pool_launch(word* pool, const word* record) {{
     word chunks = record[5];
     if (chunks < 2 || __atomic_exchange_n(pool + BUSY, 1, __ATOMIC_SEQ_CST)) {{
+        ADD(ALONE, 1);
         call(record[0], (const word*)record[1], record[2], record[3], record[4]);
+        ADD(ALONE, -1);
         return;
     }}
     for (int i = 0; i < 6; i++) __atomic_store_n(pool + JOB + i, record[i], __ATOMIC_RELAXED);
     WRITE(DONE, 0);
     WRITE(WORK, ((READ(WORK) >> 32) + 1) << 32 | chunks);
     wake(pool);
-    help(pool);
+    help(pool, 1ll << 62);
     for (word spins = 0; READ(DONE) != chunks; spins++) {{
         if (spins < {join_spins}) {{
             {pause}
@@ -203,7 +209,7 @@ define internal void @call(ptr %function, ptr %arguments, i64 %count, i64 %begin
 {calls}  ret void
 }}
 
-define internal void @help(ptr %pool) {{
+define internal void @help(ptr %pool, i64 %allowed) {{
 entry:
   %job = call ptr @at(ptr %pool, i64 {JOB})
   br label %loop
@@ -211,7 +217,11 @@ loop:
   %work = load atomic i64, ptr %pool seq_cst, align 8
   %left = and i64 %work, 4294967295
   %none = icmp eq i64 %left, 0
-  br i1 %none, label %over, label %read
+  br i1 %none, label %over, label %count
+count:
+  %alone = call i64 @read(ptr %pool, i64 {ALONE})
+  %crowded = icmp sge i64 %alone, %allowed
+  br i1 %crowded, label %over, label %read
 read:
 {load_job}
   %less = sub i64 %work, 1
@@ -243,6 +253,8 @@ entry:
   %mutex = call ptr @at(ptr %pool, i64 {MUTEX})
   %condition = call ptr @at(ptr %pool, i64 {CONDITION})
   %sleepers = call ptr @at(ptr %pool, i64 {SLEEPERS})
+  %places = call ptr @at(ptr %pool, i64 {PLACES})
+  %allowed = atomicrmw sub ptr %places, i64 1 seq_cst
   br label %loop
 loop:
   %spins = phi i64 [0, %entry], [0, %work], [%more, %spin], [%more, %yield], [0, %awake]
@@ -252,9 +264,12 @@ loop:
 look:
   %left = call i64 @left(ptr %pool)
   %any = icmp ne i64 %left, 0
-  br i1 %any, label %work, label %idle
+  %alone = call i64 @read(ptr %pool, i64 {ALONE})
+  %calm = icmp slt i64 %alone, %allowed
+  %useful = and i1 %any, %calm
+  br i1 %useful, label %work, label %idle
 work:
-  call void @help(ptr %pool)
+  call void @help(ptr %pool, i64 %allowed)
   br label %loop
 idle:
   %more = add i64 %spins, 1
@@ -274,9 +289,13 @@ sleep:
   br label %check
 check:
   %left_now = call i64 @left(ptr %pool)
+  %any_now = icmp ne i64 %left_now, 0
+  %alone_now = call i64 @read(ptr %pool, i64 {ALONE})
+  %calm_now = icmp slt i64 %alone_now, %allowed
+  %useful_now = and i1 %any_now, %calm_now
   %stop_now = call i64 @read(ptr %pool, i64 {STOP})
-  %either = or i64 %left_now, %stop_now
-  %wanted = icmp ne i64 %either, 0
+  %stopped_now = icmp ne i64 %stop_now, 0
+  %wanted = or i1 %useful_now, %stopped_now
   br i1 %wanted, label %awake, label %wait
 wait:
   call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
@@ -319,7 +338,10 @@ try:
 inline:
   %function = inttoptr i64 %record0 to ptr
   %arguments = inttoptr i64 %record1 to ptr
+  %beside = call ptr @at(ptr %pool, i64 {ALONE})
+  atomicrmw add ptr %beside, i64 1 seq_cst
   call void @call(ptr %function, ptr %arguments, i64 %record2, i64 %record3, i64 %record4)
+  atomicrmw sub ptr %beside, i64 1 seq_cst
   ret void
 share:
 {store_job}
@@ -331,7 +353,7 @@ share:
   %work = or i64 %upper, %record5
   store atomic i64 %work, ptr %pool seq_cst, align 8
   call void @wake(ptr %pool)
-  call void @help(ptr %pool)
+  call void @help(ptr %pool, i64 {everybody})
   br label %join
 join:
   %spins = phi i64 [0, %share], [%more, %spin], [%more, %yield]
@@ -397,6 +419,7 @@ def llvm_source(machine: str) -> str:
         spins=_SPINS,
         join_spins=_JOIN_SPINS,
         yield_spins=_YIELD_SPINS,
+        everybody=1 << 62,
         **{name: str(place) for name, place in WORDS.items()},
     )
 

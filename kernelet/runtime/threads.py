@@ -54,6 +54,7 @@ class Pool:
         library = ctypes.CDLL(None)
         self._words = words
         self._state = (ctypes.addressof(words) + 63) & ~63
+        ctypes.c_int64.from_address(self._state + 8 * WORDS["PLACES"]).value = size - 1
         library.pthread_mutex_init(ctypes.c_void_p(self._state + 8 * WORDS["MUTEX"]), None)
         library.pthread_cond_init(ctypes.c_void_p(self._state + 8 * WORDS["CONDITION"]), None)
         one, number = ctypes.c_void_p, ctypes.c_int64

@@ -89,3 +89,59 @@ def contents(buffer, code):
     return list(
         struct.unpack(f"<{buffer.nbytes // struct.calcsize(code)}{code}", buffer.copy_out())
     )
+
+
+# Each call counts how many run at once, and the most that did.
+C_CROWD = """
+void crowd(long long* now, long long* most, long long steps, long long begin, long long end) {
+    long long seen = __atomic_add_fetch(now, 1, __ATOMIC_SEQ_CST), old = *most;
+    while (seen > old && !__atomic_compare_exchange_n(
+        most, &old, seen, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+    for (volatile long long i = 0; i < steps * (end - begin); i++) {}
+    __atomic_add_fetch(now, -1, __ATOMIC_SEQ_CST);
+}
+"""
+IR_CROWD = """
+define void @crowd(ptr %now, ptr %most, i64 %steps, i64 %begin, i64 %end) {
+entry:
+  %before = atomicrmw add ptr %now, i64 1 seq_cst
+  %seen = add i64 %before, 1
+  %ignored = atomicrmw max ptr %most, i64 %seen seq_cst
+  %size = sub i64 %end, %begin
+  %turns = mul i64 %steps, %size
+  %place = alloca i64
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  store volatile i64 %i, ptr %place
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %turns
+  br i1 %more, label %loop, label %over
+over:
+  %after = atomicrmw sub ptr %now, i64 1 seq_cst
+  ret void
+}
+"""
+CROWDS = {"CPU": C_CROWD, "LLVM": IR_CROWD}
+
+# Tells that it has begun, and goes on until the flag is set.
+C_HOLD = """
+void hold(long long* begun, volatile long long* flag, long long begin, long long end) {
+    __atomic_store_n(begun, 1, __ATOMIC_SEQ_CST);
+    while (!*flag) {}
+}
+"""
+IR_HOLD = """
+define void @hold(ptr %begun, ptr %flag, i64 %begin, i64 %end) {
+entry:
+  store atomic i64 1, ptr %begun seq_cst, align 8
+  br label %loop
+loop:
+  %set = load volatile i64, ptr %flag
+  %wait = icmp eq i64 %set, 0
+  br i1 %wait, label %loop, label %over
+over:
+  ret void
+}
+"""
+HOLDS = {"CPU": C_HOLD, "LLVM": IR_HOLD}

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -13,7 +14,15 @@ from kernelet.runtime import threads
 from kernelet.runtime.device import driver
 from kernelet.runtime.pool_source import LIMIT
 from kernelet.runtime.threads import Launch, LaunchList, NativeLauncher
-from tests.runtime.kernels import SOURCES, contents, filled, loaded, many_arguments_source
+from tests.runtime.kernels import (
+    CROWDS,
+    HOLDS,
+    SOURCES,
+    contents,
+    filled,
+    loaded,
+    many_arguments_source,
+)
 
 
 @pytest.fixture(params=["CPU", "LLVM"])
@@ -76,6 +85,62 @@ def test_several_python_threads_may_launch_at_once(name):
     for thread in with_settings:
         thread.join()
     assert not wrong
+
+
+def test_no_more_threads_compute_than_the_settings_say(name):
+    hold = loaded(name, HOLDS[name], "hold", 2, 0)
+    crowd = loaded(name, CROWDS[name], "crowd", 2, 1)
+    now, most, begun, flag = (filled(name, "q", [0]) for _ in range(4))
+
+    def wait_for_flag():
+        with Context(THREADS=2):
+            LaunchList([Launch(hold, addresses(begun, flag), (), 0, 0)]).run()
+
+    with Context(THREADS=2):
+        crowd(addresses(now, most), (1000,), 0, 64)  # starts the pool
+        other = threading.Thread(target=wait_for_flag)
+        other.start()
+        while not contents(begun, "q")[0]:
+            time.sleep(0.001)
+        most.copy_in(bytes(8))
+        for _ in range(10):
+            crowd(addresses(now, most), (50_000,), 0, 64)
+        flag.copy_in(b"\1" * 8)
+        other.join()
+    assert contents(most, "q") == [1], "the worker computes beside two threads"
+
+
+def test_the_pool_of_llvm_needs_no_compiler(monkeypatch, tmp_path):
+    if driver("LLVM").problem():
+        pytest.skip(driver("LLVM").problem())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    out = filled("LLVM", "q", [0] * 64)
+    with Context(THREADS=2, CACHE_FOLDER=str(tmp_path)):
+        total = loaded("LLVM", many_arguments_source("LLVM", 1), "total", 1, 1)
+        total(addresses(out), (1,), 0, 64)
+    assert contents(out, "q") == [1 + i for i in range(64)]
+    assert any(thread.name == "kernelet" for thread in threading.enumerate())
+
+
+def test_workers_sleep_when_there_is_nothing_to_do(name):
+    crowd = loaded(name, CROWDS[name], "crowd", 2, 1)
+    now, most = filled(name, "q", [0]), filled(name, "q", [0])
+    with Context(THREADS=4):
+        crowd(addresses(now, most), (10,), 0, 64)
+    time.sleep(0.3)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_as_many_workers_start_as_the_settings_say(name, count):
+    out = filled(name, "q", [0] * 64)
+    total = loaded(name, many_arguments_source(name, 1), "total", 1, 1)
+    with Context(THREADS=count):
+        total(addresses(out), (1,), 0, 64)
+    workers = [thread for thread in threading.enumerate() if thread.name == "kernelet"]
+    assert len(workers) == count - 1
 
 
 def test_a_list_of_launches_runs_in_order_and_takes_new_arguments(name):
