@@ -35,7 +35,8 @@ from kernelet.lower.transforms import (
     apply_transforms,
 )
 
-LEAST_WORK = 1 << 18  # fewer steps than this are not worth a panel
+LEAST_WORK = 1 << 15  # fewer steps than this are not worth a panel
+THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begun
 MANY_ROWS = 128
 WIDE_PANEL = 256
 TILE_ROWS = 8
@@ -265,7 +266,7 @@ class _Contraction:
         transforms.append(
             Reorder(tuple(dict.fromkeys([*outer, *along, *inner, *range(len(nest))])))
         )
-        if loops and self.target.threads > 1:
+        if loops and self.target.threads > 1 and self.analysis.work >= THREAD_WORK:
             transforms.append(Parallel())
         blocked = BlockSum(len(outer), steps) if steps and along + inner else None
         depth = len(outer) + (blocked is not None)

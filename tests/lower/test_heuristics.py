@@ -213,3 +213,12 @@ def test_one_element_or_none_has_a_plan(value: UOp) -> None:
 def test_lanes_that_are_far_apart_pay_where_many_rows_share_them() -> None:
     left, right = memory(1, 128, 4), memory(2, 64, 4)
     assert lanes(planned(reshape(product(left, right), 128, 64))[1]) == [(1, 8)]
+
+
+def test_a_small_product_has_a_panel_but_wakes_no_thread() -> None:
+    small = reshape(product(memory(1, 128, 4), memory(2, 64, 4)), 128, 64)
+    plan, _ = planned(small)
+    assert plan.staged
+    assert Parallel() not in plan.root
+    large = reshape(product(memory(1, 128, 64), memory(2, 64, 64)), 128, 64)
+    assert Parallel() in planned(large)[0].root
