@@ -13,10 +13,9 @@ from typing import Self
 
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ArgumentError, ShapeError
-from kernelet.frontend.pooling import Pooling
+from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
 from kernelet.frontend.primitives import DTypeLike, as_dtype, known, show_dim, show_shape
 from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
-from kernelet.frontend.windows import Padding, PerAxis, Window, per_axis, window_list
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 

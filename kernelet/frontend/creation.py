@@ -14,6 +14,7 @@ from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.host import plain_number
+from kernelet.frontend.movement import flat_shape
 from kernelet.frontend.primitives import (
     DeviceLike,
     DTypeLike,
@@ -22,7 +23,6 @@ from kernelet.frontend.primitives import (
     scalar_dtype,
     show_shape,
 )
-from kernelet.frontend.shaping import flat_shape
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import add_dims
 from kernelet.graph.uop import UOp
