@@ -11,6 +11,7 @@ are read one after the other, and the sums wait in the nearest cache.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelet.base.target import Target
@@ -20,6 +21,7 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
 from kernelet.lower.transforms import (
     BlockSum,
+    Held,
     Parallel,
     Plan,
     Reorder,
@@ -30,6 +32,8 @@ from kernelet.lower.transforms import (
 
 LEAST_WORK = 1 << 16
 TILE_VECTORS = 4
+DEAR = (Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL)
+MOST_DEAR = 1 << 13  # values kept for all pieces
 MOST_ROWS = 16  # rows whose pieces are added up in registers
 PIECE_BYTES = 1 << 13  # of sums that wait
 
@@ -134,5 +138,24 @@ def _plan(analysis: Analysis, target: Target, tile: int, rows: int) -> Plan:
         analysis.plan,
         root=tuple(root),
         lanes=tile // TILE_VECTORS,
+        held=tuple(_dear_vectors(analysis.kernel, tile // TILE_VECTORS)),
         blocked=BlockSum(depth, steps) if steps < rows else None,
     )
+
+
+def _dear_vectors(kernel: UOp, width: int) -> Iterator[Held]:
+    """Dear values along one axis alone are computed once, not again for each piece.
+
+    for n: for k: acc[n] += exp(x[k]) * w[k, n]  ->  for k: e[k] = exp(x[k]); for n: ...
+    """
+    order = list(kernel.toposort())
+    inside: set[UOp] = set()
+    for position in reversed(range(len(order))):
+        node = order[position]
+        long = [(axis, dim) for axis, dim in enumerate(node.shape) if dim != 1]
+        if node.op not in DEAR or node in inside or len(long) != 1:
+            continue
+        axis, size = long[0]
+        if isinstance(size, int) and width <= size <= MOST_DEAR:
+            inside.update(node.toposort())
+            yield Held(position, 1, (Split(axis, width, "vector"),))
