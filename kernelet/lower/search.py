@@ -313,6 +313,23 @@ def _staged_loads(plan: Plan, facts: Facts) -> Iterator[Plan]:
                 yield replace(plan, staged=changed)
 
 
+def _block_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
+    """A sum that is cut into parts has shorter or longer ones, or is whole."""
+    if plan.blocked is not None:
+        yield replace(plan, blocked=None)
+        for size in (plan.blocked.size // 2, plan.blocked.size * 2):
+            if size > 1:
+                yield replace(plan, blocked=replace(plan.blocked, size=size))
+
+
+def _held_values(plan: Plan, facts: Facts) -> Iterator[Plan]:
+    """A value with scratch of its own has a larger or smaller box, or is computed in place."""
+    for n, one in enumerate(plan.held):
+        sizes = [least for least in (one.least // 2, one.least * 2) if least]
+        for changed in ((), *((replace(one, least=least),) for least in sizes)):
+            yield replace(plan, held=(*plan.held[:n], *changed, *plan.held[n + 1 :]))
+
+
 CHANGES: tuple[Change, ...] = (
     _tile_sizes,
     _more_copies,
@@ -322,4 +339,6 @@ CHANGES: tuple[Change, ...] = (
     _partial_sums,
     _stored_values,
     _staged_loads,
+    _block_sizes,
+    _held_values,
 )

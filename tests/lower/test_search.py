@@ -19,7 +19,16 @@ from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.nest import write_nest
 from kernelet.lower.search import CHANGES, neighbours, search
 from kernelet.lower.stage import root_nest
-from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Reorder, Split
+from kernelet.lower.transforms import (
+    BlockSum,
+    GroupLanes,
+    Held,
+    Parallel,
+    Plan,
+    Reorder,
+    Split,
+    StageLoad,
+)
 from tests.lower.pseudocode import kernel, memory, product, reduce, softmax
 
 WIDE = Target("CPU", vector_bytes=32, threads=2)
@@ -109,6 +118,25 @@ def test_values_are_stored_or_not() -> None:
     assert Plan() in neighbours(stored, SOFTMAX, WIDE)
 
 
+def test_blocks_of_a_sum_grow_shrink_and_go() -> None:
+    start = Plan(blocked=BlockSum(1, 16), staged=(StageLoad(2, 1),))
+    found = {plan.blocked for plan in neighbours(start, MATMUL, WIDE)}
+    assert found == {start.blocked, None, BlockSum(1, 8), BlockSum(1, 32)}
+
+
+def test_operands_are_staged_elsewhere_or_not() -> None:
+    start = Plan(staged=(StageLoad(2, 1),))
+    found = {plan.staged for plan in neighbours(start, MATMUL, WIDE)}
+    assert {(), (StageLoad(2, 0),), (StageLoad(2, 2),)} <= found
+    assert any(len(staged) == 2 for staged in found)
+
+
+def test_held_values_change_their_box_or_go() -> None:
+    start = Plan(held=(Held(3, 4),))
+    found = {plan.held for plan in neighbours(start, SOFTMAX, WIDE)}
+    assert {(), (Held(3, 2),), (Held(3, 8),)} <= found
+
+
 def test_in_place_tiles_do_not_overlap() -> None:
     target = memory(0, 40)
     graph = UOp.sink(UOp(Op.STORE, kernel(target).src[0].dtype, (target, target * 2.0)))
@@ -131,7 +159,8 @@ def test_copies_stay_few() -> None:
 def test_each_change_is_of_use() -> None:
     counts = dict.fromkeys(CHANGES, 0)
     for graph in ALL.values():
-        for plan in (Plan(), plan_kernel(graph, WIDE)):
+        held = Plan(blocked=BlockSum(1, 16), held=(Held(3, 4),))
+        for plan in (Plan(), plan_kernel(graph, WIDE), held):
             for change in CHANGES:
                 counts[change] += len(around_by(change, plan, graph))
     assert all(counts.values())

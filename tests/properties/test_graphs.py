@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from kernelet import pipeline, tuning
+from kernelet import pipeline
 from kernelet.base.config import Context
 from kernelet.base.target import Target
 from kernelet.graph.uop import UOp
 from kernelet.lower import heuristics
-from kernelet.lower.search import neighbours
 from kernelet.lower.transforms import Plan
 from kernelet.runtime import device
 from tests.properties.graph_runs import VECTORS, check, on_device
@@ -47,23 +46,6 @@ def test_every_legal_plan_gives_the_values_of_the_graph(seed: int) -> None:
             return random_plan(choose, kernel, target)
 
         check(RandomGraph(90000 + 100 * seed + number, most=400).ask(15), choose=plan)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_every_plan_that_a_search_finds_gives_the_values_of_the_graph(seed: int) -> None:
-    for number in range(8):
-        choose = random.Random(seed)
-
-        def plan(kernel: UOp, target: Target, choose: random.Random = choose) -> Plan:
-            found = heuristics.plan_kernel(kernel, target)
-            for _ in range(choose.randrange(1, 6)):
-                others = neighbours(found, kernel, target)
-                other = choose.choice(others) if others else found
-                if not isinstance(tuning.lower_candidate(kernel, target, other), str):
-                    found = other
-            return found
-
-        check(RandomGraph(120000 + 100 * seed + number, most=400).ask(15), choose=plan)
 
 
 @pytest.mark.parametrize("name", ["CPU", "LLVM"])
