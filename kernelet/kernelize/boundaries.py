@@ -34,12 +34,13 @@ REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in e
 SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
 SHARED_PRODUCTS = 1 << 22  # from so many products on, a contraction has a kernel of its own
 SHARED_COST = 16  # values dearer than this are not computed in two kernels
+STORED_COST = 48  # but storing and reading one again costs as much as two exponentials
 MOST_READINGS = 8
 MOST_WAYS = 16
 COSTS = {
     Op.EXP2: 20,
     Op.LOG2: 20,
-    Op.SIN: 20,
+    Op.SIN: 60,
     Op.SQRT: 12,
     Op.RECIPROCAL: 8,
     Op.IDIV: 8,
@@ -257,7 +258,7 @@ class _Boundaries:
     def _is_shared(self, node: UOp) -> bool:
         """What several kernels need is stored when it is dear, or rounds off a reduction."""
         if self.cost[node] >= SHARED_COST:
-            return True
+            return self.cost[node] >= STORED_COST or self._reads_much(node)
         inside = self.reduces[node]
         if not inside or numel(node.shape) > inside:
             return False
@@ -272,6 +273,18 @@ class _Boundaries:
                     if source.op in ELEMENTWISE:
                         stack.append(source)
         return True
+
+    def _reads_much(self, node: UOp) -> bool:
+        """Whether computing a value again reads more memory than the value itself is."""
+        found, stack, seen = set(), [node], {node}
+        while stack:
+            source = stack.pop()
+            if source.op in ELEMENTWISE or source.op in MOVEMENT:
+                stack += set(source.src) - seen
+                seen.update(source.src)
+            elif 8 * numel(source.shape) > numel(node.shape):
+                found.add(source)
+        return len(found) > 1
 
     def _is_read_beside(self, source: UOp, node: UOp) -> bool:
         """Whether a value is needed for something else too than one elementwise node."""

@@ -15,7 +15,7 @@ from kernelet.graph.infer import Shape
 from kernelet.graph.movement import all_numbers, movement_index, row_major_strides
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import Index, ranges_in
-from kernelet.graph.reuse import is_contraction
+from kernelet.graph.reuse import is_contraction, numel
 from kernelet.graph.uop import RangeArg, ReduceArg, UOp
 
 SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
@@ -154,6 +154,7 @@ def _between(source: UOp, axis: int, begin: int, end: int) -> UOp:
 
 
 def _has_reduction(source: UOp) -> bool:
+    """Whether a value has a reduction inside that is worth no repetition for each part."""
     seen: set[UOp] = set()
     stack = [source]
     while stack:
@@ -161,9 +162,9 @@ def _has_reduction(source: UOp) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if node.op is Op.REDUCE:
+        if node.op is Op.REDUCE and numel(node.src[0].shape) > SERIAL_ELEMENTS:
             return True
-        if node.op in ELEMENTWISE or node.op in MOVEMENT:
+        if node.op in ELEMENTWISE or node.op in MOVEMENT or node.op is Op.REDUCE:
             stack.extend(node.src)
     return False
 

@@ -85,6 +85,13 @@ def test_a_dear_value_that_several_kernels_need_is_stored() -> None:
     assert stored(dear + 1.0, flip(dear, 0) * 2.0) == [dear]
 
 
+def test_an_exponential_of_what_is_in_memory_is_computed_again() -> None:
+    x, y = memory(0, 50), memory(1, 50)
+    dear, from_two = x.alu(Op.EXP2), (x * y).alu(Op.EXP2)
+    assert stored(dear + 1.0, flip(dear, 0) * 2.0) == []
+    assert stored(from_two + 1.0, flip(from_two, 0) * 2.0) == [from_two]
+
+
 def test_a_product_is_stored_for_a_product() -> None:
     first = multiplied(40, 30, 50)
     (found,) = stored(product(first, memory(2, 60, 50)))

@@ -40,6 +40,11 @@ def test_what_no_number_of_parts_divides_has_a_rest() -> None:
     assert in_parts(value).op is Op.MAX
 
 
+def test_a_short_sum_inside_is_done_again_for_each_part() -> None:
+    mean = expand(reduce(memory(0, 1, 3), Op.ADD, 0), 320, 3)
+    assert len(stored(reduce(memory(1, 320, 3) - mean, Op.ADD, 0, 1))) == 1
+
+
 def test_columns_are_added_up_in_parts_though_they_are_many() -> None:
     (inner,) = stored(reduce(memory(0, 320, 100), Op.ADD, 0))
     assert inner.shape == (64, 1, 100)
@@ -52,7 +57,7 @@ def test_columns_are_added_up_in_parts_though_they_are_many() -> None:
         reduce(memory(0, 20, 320), Op.ADD, 1),  # many results
         reduce(memory(0, 320, 600), Op.ADD, 0),  # many columns
         reduce(memory(0, 6, 331), Op.ADD, 1),  # a long rest
-        reduce(expand(reduce(memory(0, 1, 3), Op.ADD, 0), 200, 3), Op.MAX, 0),  # of reductions
+        reduce(expand(reduce(memory(0, 100, 3), Op.ADD, 0), 200, 3), Op.MAX, 0),  # of long sums
     ],
 )
 def test_other_reductions_stay_whole(value: UOp) -> None:
