@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from kernelet import backends, pipeline, programs
 from kernelet.base.errors import ArgumentError, JitError
@@ -106,7 +107,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     values: dict[str, int] = {}
     binds: dict[UOp, UOp] = {}
     writes: list[UOp] = []
-    written = overwritten(nodes)
+    written = cache(lambda: overwritten(nodes))
     recorder = current_recorder.get()
     # A capture tells the parts of its arguments by their own memory.
     is_captured = recorder is not None and recorder.is_strict
@@ -132,7 +133,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             _note_buffer(node, buffers)
             continue
         part = None if is_captured else _part_of_memory(node)
-        if part is not None and part[0] not in written:
+        if part is not None and part[0] not in written():
             # Kernels for one batch of a data set are those for all: they do not know its place.
             _note_buffer(part[0], {})
             flat = UOp(Op.RESHAPE, node.dtype, (node,), (part[2],))

@@ -219,9 +219,10 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> tuple[list[Handle], set[
     while True:
         # A reader may hold more writes, before which others read.
         graphs = [*nodes, *[reader.uop for reader in readers]]
-        written, last = holdings.overwritten(graphs), _last_writes(graphs)
+        last = _last_writes(graphs)
+        written = holdings.overwritten(graphs) if last else set()
         search = _OldReaders(written, last)
-        others = [t for t in live_tensors() if id(t) not in given] if written or last else []
+        others = [t for t in live_tensors() if id(t) not in given] if last else []
         found = [tensor for tensor in others if search.reads(tensor.uop)]
         if not found:
             return readers, last
