@@ -30,6 +30,9 @@ class BufferArg:
     size: int
     device: str
 
+    def __hash__(self) -> int:
+        return self.number
+
 
 @dataclass(frozen=True, slots=True)
 class ParamArg:
@@ -339,18 +342,19 @@ class UOp(_Fields):
     def toposort(self) -> dict[UOp, None]:
         """This node and all below it, each after its sources."""
         order: dict[UOp, None] = {}
-        stack: list[tuple[UOp, bool]] = [(self, False)]
+        stack: list[UOp | None] = [self]
         while stack:
-            node, done = stack.pop()
-            if node in order:
-                continue
-            if done:
-                order[node] = None
-                continue
-            stack.append((node, True))
-            for source in reversed(node.src):
-                if source not in order:
-                    stack.append((source, False))
+            node = stack.pop()
+            if node is None:  # all below the next one is done
+                order[stack.pop()] = None  # type: ignore[index]
+            elif node not in order:
+                if not node.src:
+                    order[node] = None
+                    continue
+                stack += (node, None)
+                for source in reversed(node.src):
+                    if source not in order:
+                        stack.append(source)
         return order
 
     def __iter__(self) -> Iterator[UOp]:

@@ -31,7 +31,7 @@ from kernelet.runtime.device import Driver
 
 TIME_LIMIT = 20.0  # seconds for one compilation, and for all launches of one candidate
 _SETTINGS = ("threads", "compiler", "cache", "cache_folder")
-_ENOUGH_SECONDS, _MOST_LAUNCHES, _FEWEST_LAUNCHES = 0.02, 200, 3
+_ENOUGH_SECONDS, _MOST_LAUNCHES, _FEWEST_LAUNCHES = 0.03, 200, 5
 _PATIENCE = 0.005  # seconds of launches after which a candidate may be hopeless
 _TIMED_OUT = 1
 
