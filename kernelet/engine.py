@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from kernelet import backends, pipeline, programs
 from kernelet.base.errors import ArgumentError, JitError
@@ -107,7 +106,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     values: dict[str, int] = {}
     binds: dict[UOp, UOp] = {}
     writes: list[UOp] = []
-    written = cache(lambda: overwritten(nodes))
+    written: set[UOp] | None = None
     recorder = current_recorder.get()
     # A capture tells the parts of its arguments by their own memory.
     is_captured = recorder is not None and recorder.is_strict
@@ -133,7 +132,9 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             _note_buffer(node, buffers)
             continue
         part = None if is_captured else _part_of_memory(node)
-        if part is not None and part[0] not in written():
+        if part is not None and written is None:
+            written = overwritten(nodes)
+        if part is not None and part[0] not in (written or ()):
             # Kernels for one batch of a data set are those for all: they do not know its place.
             _note_buffer(part[0], {})
             flat = UOp(Op.RESHAPE, node.dtype, (node,), (part[2],))
