@@ -146,8 +146,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
         stack.extend(sizes_of(node))
         stack.extend(reversed(node.src))
     leaves = {**buffers, **mapping}
-    plain = {node: other for node, other in mapping.items() if node.op is Op.BIND}
-    inner = {**buffers, **plain}
+    inner = {**buffers, **{n: other for n, other in mapping.items() if n.op is Op.BIND}}
     for node, known in mapping.items():
         if node.op is not Op.BIND:
             leaves[node] = substitute(known, inner)
