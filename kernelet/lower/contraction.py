@@ -38,6 +38,7 @@ from kernelet.lower.transforms import (
 LEAST_WORK = 1 << 15  # fewer steps than this are not worth a panel
 THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begun
 MANY_ROWS = 128
+MOST_HELD = 8  # partial sums may be so many times larger than a panel
 WIDE_PANEL = 256
 TILE_ROWS = 8
 TILE_VECTORS = 2
@@ -320,6 +321,11 @@ class _Contraction:
             rows, length = (axis.size for axis in choice.lanes)
             sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
             sizes = [size for size in sizes if size >= tile] or [rows * length]
+            # One step at least has to fit, and the partial sums of all results of a panel.
+            steps = math.prod(reduced[1:])
+            held = math.prod(o.size for o in self.outputs if not o.shares_with(choice.lanes[-1]))
+            fitting = [n for n in sizes if n * max(steps, held // MOST_HELD) <= 2 * room]
+            sizes = fitting or sizes[:1]
 
         def steps_for(size: int) -> int:
             rest = math.prod(reduced[1:]) * size

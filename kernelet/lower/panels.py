@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
@@ -157,35 +157,36 @@ class _Copy:
             node
             for index in (self.offset, self.gate)
             for node in index.toposort()
-            if node.op in (Op.IDIV, Op.MOD)
-            and any(variable.arg.kind == "vector" for variable in ranges_in(node))
+            if node.op in (Op.IDIV, Op.MOD) and node.src[1].op is Op.CONST
         ]
-        moving = set().union(*map(ranges_in, divided)) - self.outer
-        if not moving:
-            return inside
-        limits = {
-            v: n
-            for node in divided
-            for n in node.toposort()
-            if n.op is Op.MAX
-            for v in ranges_in(n)
-        }
+        lane = next((variable for variable in inside if variable.arg.kind == "vector"), ZERO)
+        terms = [(terms_of(node.src[0]).coefficients, node.src[1].arg) for node in divided]
+        terms = [(found, divisor) for found, divisor in terms if lane in found]
+        limits = {v: n for found, _ in terms for n in found if n.op is Op.MAX for v in ranges_in(n)}
+        beside = [ranges_in(node) for node in divided if lane in ranges_in(node)]
         step = 1
         total = ZERO
         for variable in reversed(inside):
-            if variable not in moving:
+            if not any(variable in variables for variables in beside):
                 continue
             atom = limits.get(variable, variable)
             # A limit is written as -max(-limit, -step * variable).
-            self.tile[atom] = step if atom is variable else -1
-            total = add_index(total, scale_index(atom, self.tile[atom]))
+            factor = step if atom is variable else -1
+            # Taps are counted in the same divisions, but not as what follows the lanes.
+            if any((n.get(atom, 0) - n[lane] * factor) % divisor for n, divisor in terms):
+                continue
+            self.tile[atom] = factor
+            total = add_index(total, scale_index(atom, factor))
             step *= _size(variable)
+        if len(self.tile) < 2:
+            self.tile.clear()
+            return inside
+        gone = {variable for atom in self.tile for variable in ranges_in(atom)}
         self.joined = self._range(int(total.bounds.max) + 1, "vector")
         self.offset = self._over_joined(self.offset)
-        parts = [part for part in gate_parts(self.gate) if part is not TRUE]
-        self.gate = and_gates(*[less_index(*map(self._over_joined, p.src)) for p in parts])
+        self.gate = self._gate_over(self._over_joined)
         self.behind[self.joined] = total
-        return (*(variable for variable in inside if variable not in moving), self.joined)
+        return (*(variable for variable in inside if variable not in gone), self.joined)
 
     def _over_joined(self, index: UOp) -> UOp:
         """An index over the joined variable."""
@@ -226,12 +227,9 @@ class _Copy:
     def _axes(self, inside: Chain) -> list[Axis]:
         forms: list[dict[UOp, int]] = []
         self._collect(self.offset, forms)
-        for part in gate_parts(self.gate):
-            if part.op is Op.CMPLT and part.src[0].dtype is dtypes.index:
-                for side in part.src:
-                    self._collect(side, forms)
-            elif part is not TRUE:
-                raise Entangled
+        for part in self._conditions():
+            for side in part.src:
+                self._collect(side, forms)
         atoms = dict.fromkeys(atom for form in forms for atom in form)
         groups: dict[tuple[int, ...], dict[UOp, int]] = {}
         for atom in atoms:
@@ -260,11 +258,9 @@ class _Copy:
                 raise Entangled  # it may come out of scratch that is not filled yet
             if moving <= self.outer:
                 continue
-            if not moving.isdisjoint(self.outer):
-                raise Entangled
             if atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
                 self._collect(atom.src[0], forms)
-            elif atom.op in (Op.RANGE, Op.MAX):
+            elif atom.op in (Op.RANGE, Op.MAX) and moving.isdisjoint(self.outer):
                 form[atom] = factor
             else:
                 raise Entangled
@@ -297,7 +293,7 @@ class _Copy:
         for p in 224: q[p] = x[p // 56, p % 56]  ->  for y in 4: for x in 56: q[y * 56 + x] = x[y, x]
         """
         self.digits: dict[UOp, list[tuple[int, UOp]]] = {}
-        offset, gate = self._moved(self.offset), self._moved_gate()
+        offset, gate = self._moved(self.offset), self._gate_over(self._moved)
         for axis in self.axes:
             found: set[int] = set()
             for node in itertools.chain(offset.toposort(), gate.toposort()):
@@ -344,9 +340,16 @@ class _Copy:
                 done.update(axis.atoms)
         return total
 
-    def _moved_gate(self) -> UOp:
+    def _conditions(self) -> list[UOp]:
+        """The comparisons of indices that the gate joins."""
         parts = [part for part in gate_parts(self.gate) if part is not TRUE]
-        return and_gates(*[less_index(*map(self._moved, part.src)) for part in parts])
+        if any(part.op is not Op.CMPLT or part.src[0].dtype is not dtypes.index for part in parts):
+            raise Entangled
+        return parts
+
+    def _gate_over(self, change: Callable[[UOp], UOp]) -> UOp:
+        """The gate with both sides of its comparisons changed."""
+        return and_gates(*[less_index(*map(change, part.src)) for part in self._conditions()])
 
     def _reading(self) -> UOp:
         total = ZERO
@@ -364,7 +367,7 @@ class _Copy:
             variable: _sum((v, step) for step, v in digits)
             for variable, digits in self.digits.items()
         }
-        offset, gate = self._moved(self.offset), self._moved_gate()
+        offset, gate = self._moved(self.offset), self._gate_over(self._moved)
         target = _sum(
             (axis.variable, pitch) for axis, pitch in zip(self.axes, self.pitches, strict=True)
         )
