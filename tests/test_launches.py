@@ -8,7 +8,7 @@ from kernelet import Tensor, TinyJit, backends, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
-from kernelet.launches import Launch, Place, Replay, Transfer, memory_of, part_of
+from kernelet.launches import Launch, Place, Replay, Transfer, memory_of, outputs_of, part_of
 from kernelet.runtime.buffer import Buffer
 
 DEVICES = [name for name in ("PYTHON", "CPU", "LLVM") if name in backends.device.available()]
@@ -77,6 +77,22 @@ def test_the_first_memory_of_a_step_is_written():
         step = captured(lambda: Tensor([1.0]) + 1)[0]
     assert isinstance(step, Launch)
     assert memory_of(step) == step.buffers
+
+
+def test_a_launch_tells_how_much_it_writes():
+    with Context(DEV="PYTHON"):
+        x = Tensor([1.0, 2.0]).realize()
+        recorder = holdings.Recorder()
+        with holdings.recording(recorder):
+            both = x + 1, x * 2
+            Tensor.realize(*both)
+    (step,) = recorder.steps
+    assert outputs_of(step) == 2
+    assert [floats(each) for each in memory_of(step)] == [[2.0, 3.0], [2.0, 4.0], [1.0, 2.0]]
+    assert outputs_of(Transfer(Buffer("PYTHON", 4), Buffer("PYTHON", 4))) == 1
+    written = [holdings.memory(holdings.realized(each.uop)) for each in both]
+    assert all(recorder.changes(each) for each in written)
+    assert not recorder.changes(holdings.memory(x.uop))
 
 
 @pytest.mark.skipif(len(DEVICES) < 2, reason="no compiler: there is one device")
