@@ -18,6 +18,7 @@ from typing import Literal, Self
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import DTypeError, IndexingError, ShapeError
+from kernelet.base.helpers import argsort
 from kernelet.frontend.gradient import inverse_movement
 from kernelet.frontend.movement import Movement
 from kernelet.frontend.primitives import (
@@ -242,8 +243,7 @@ class Indexing(Movement):
             return found
         # Adjacent index tensors leave their result where the first of them was.
         first = picks[0][0]
-        order = (*range(lead, lead + first), *range(lead), *range(lead + first, found.ndim))
-        return found._permute(order)
+        return found.movedim(range(lead), range(first, first + lead))
 
     def _select(self, column: Self, axis: int) -> Self:
         """The sum along `axis` of the elements whose position equals `column`."""
@@ -272,15 +272,12 @@ class Indexing(Movement):
         if 0 in shape:
             return self
         values = value._broadcast_to(shape)
-        lead = range(first, first + index.ndim)
-        others = [axis for axis in range(values.ndim) if axis not in lead]
-        values = values._permute((*lead, *others))
+        values = values.movedim(range(first, first + index.ndim), range(index.ndim))
         count = product(index.shape)
         values = values._reshape((count, *table.shape[1:]))
         written = table._overwritten(index._reshape((count,)), values)
         moved_shape = tuple(self.shape[axis] for axis in (*axes, *rest))
-        order = tuple((*axes, *rest).index(axis) for axis in range(self.ndim))
-        return written._reshape(moved_shape)._permute(order)
+        return written._reshape(moved_shape)._permute(argsort((*axes, *rest)))
 
     def _overwritten(self, index: Self, values: Self) -> Self:
         """Rows of this tensor replaced by rows of `values`; the last writer of a row stays."""

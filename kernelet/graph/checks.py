@@ -13,6 +13,7 @@ from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import normal_shape, product_of, subtract_dims
 from kernelet.graph.ops import COMPARISONS, MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import BufferArg, ParamArg, ReduceArg, UOp, VariableArg
+from kernelet.graph.walk import base_of
 
 Check = Callable[[UOp], str | None]
 
@@ -250,18 +251,14 @@ def check_same_value(node: UOp) -> str | None:
     return None if source.dtype is node.dtype else f"it is {node.dtype} of {source.dtype}"
 
 
-def _storage_below(view: UOp, kinds: frozenset[Op]) -> UOp | None:
-    while view.op in MOVEMENT and view.op not in (Op.PAD, Op.EXPAND):
-        view = view.src[0]
-    return view if view.op in kinds else None
-
-
+_WRITABLE_VIEWS = MOVEMENT - {Op.PAD, Op.EXPAND}
+_WRITTEN = frozenset({Op.AFTER})
 _STORAGE = frozenset({Op.BUFFER, Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER})
 
 
 def _write(node: UOp, kinds: frozenset[Op]) -> str | None:
     target, value = node.src
-    if _storage_below(target, kinds) is None:
+    if base_of(target, _WRITABLE_VIEWS).op not in kinds:
         return "its target is not a view of memory without padding and repetition"
     if target.dtype is not value.dtype:
         return f"it writes {value.dtype} over {target.dtype}"
@@ -284,16 +281,10 @@ def check_after(node: UOp) -> str | None:
     for write in writes:
         if write.op is not Op.ASSIGN:
             return f"it waits for {write.op.name}, not for ASSIGN"
-        below = _storage_below(write.src[0], _STORAGE)
-        if below is None or _bottom(below) is not _bottom(storage):
+        below = base_of(write.src[0], _WRITABLE_VIEWS)
+        if below.op not in _STORAGE or base_of(below, _WRITTEN) is not base_of(storage, _WRITTEN):
             return "it waits for a write to other memory"
     return None
-
-
-def _bottom(node: UOp) -> UOp:
-    while node.op is Op.AFTER:
-        node = node.src[0]
-    return node
 
 
 def check_sink(node: UOp) -> str | None:
