@@ -11,6 +11,7 @@ import math
 from kernelet.graph.infer import Shape, max_dim
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import split_view
 
 LEAST_REUSE = 4  # products for each element read, from which on a sum of them is a contraction
 
@@ -25,6 +26,19 @@ def is_contraction(node: UOp) -> bool:
     value = _product_below(node)
     is_product = _is_sum(node) and value.op is Op.MUL
     return is_product and numel(value.shape) >= LEAST_REUSE * elements_read(node)
+
+
+def is_search(node: UOp) -> bool:
+    """Whether a sum takes, of many elements, those that name its result.
+
+    sum_t where(pick[t] != v, 0, x[t]), the gradient of indexing by a tensor
+    """
+    value = node.src[0]
+    if not _is_sum(node) or value.op is not Op.WHERE:
+        return False
+    condition = split_view(value.src[0])[1]
+    read = sum(_elements_below(source) for source in value.src[1:])
+    return condition.op is Op.CMPNE and numel(value.shape) >= LEAST_REUSE * read
 
 
 def elements_read(node: UOp) -> int:

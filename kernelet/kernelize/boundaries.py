@@ -18,7 +18,7 @@ from kernelet.graph.infer import Shape
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import Box, Chain, Index, Reading, place_value, ranges_in
-from kernelet.graph.reuse import elements_read, is_contraction
+from kernelet.graph.reuse import elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import RangeArg, UOp
@@ -315,10 +315,10 @@ class _Boundaries:
         if self._is_absorbed(node):
             return True
         limit = SCRATCH_BYTES
-        if is_contraction(node):
+        if is_contraction(node) or is_search(node):
             if self._ends(node, kernel):
-                first = self.ending.setdefault(kernel, node)
-                return first is node or numel(node.src[0].shape) < SHARED_PRODUCTS
+                main = self.ending.setdefault(kernel, node)
+                return main is node or numel(node.src[0].shape) < SHARED_PRODUCTS
             if not self.chained[node]:
                 return False
             limit = ROW_BYTES

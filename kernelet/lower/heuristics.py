@@ -25,6 +25,7 @@ from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import NestWriter, form_of_part
 from kernelet.lower.running import Running, running_axis, running_transforms
+from kernelet.lower.searching import plan_scatter
 from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
     Follow,
@@ -260,6 +261,9 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if chain is not None:
         return chain
     analysis = Analysis(kernel, Plan())
+    scatter = plan_scatter(analysis, target)
+    if scatter is not None:
+        return scatter
     contraction = plan_contraction(analysis, target)
     if contraction is not None:
         return contraction

@@ -34,6 +34,7 @@ from kernelet.lower.blocking import block_sum
 from kernelet.lower.loops import join_loops
 from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
+from kernelet.lower.scatter import scatter_sum
 from kernelet.lower.share import share_loops
 from kernelet.lower.stage import (
     Stage,
@@ -348,6 +349,8 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
         block = NestWriter(kernel, plan).build()
         if len(kernel.src) > 1:
             block = share_loops(block)
+        if plan.scatter is not None:
+            block = scatter_sum(block, plan.scatter)
         if plan.blocked is not None:
             block = block_sum(block, plan.blocked)
         if plan.staged:

@@ -194,7 +194,8 @@ class Plan:
     `merged` joins neighbouring axes of the output: each entry lists the axes of one loop. `root`
     are the transforms of the output's nest, `grouped` those of reductions, by stage number;
     `stored` are the numbers of the inline values that get scratch, filled
-    `lanes` at a time; `blocked` cuts the sum of a contraction; `staged` are the loads copied into
+    `lanes` at a time; `scatter` says how many loops are around a search that is none;
+    `blocked` cuts the sum of a contraction; `staged` are the loads copied into
     scratch, first to last; `held`
     are inline values with scratch and transforms of their own. `parts` are the plans of a kernel's
     parts, which run one after the other. Where it is `trimmed`, loops end where all that follows
@@ -206,6 +207,7 @@ class Plan:
     grouped: tuple[tuple[int, GroupLanes], ...] = ()
     stored: tuple[int, ...] = ()
     lanes: int = 1
+    scatter: int | None = None
     blocked: BlockSum | None = None
     staged: tuple[StageLoad, ...] = ()
     held: tuple[Held, ...] = ()

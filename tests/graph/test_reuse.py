@@ -1,9 +1,10 @@
 """A contraction reads each element for many results."""
 
 from kernelet.graph.ops import Op
-from kernelet.graph.reuse import elements_read, is_contraction, numel
+from kernelet.graph.reuse import elements_read, is_contraction, is_search, numel
 from kernelet.graph.uop import UOp
 from tests.lower.pseudocode import expand, memory, product, reduce, reshape
+from tests.lower.test_scatter import search
 
 
 def test_sizes_are_counted_at_their_greatest() -> None:
@@ -27,3 +28,9 @@ def test_a_sum_of_sums_of_products_is_a_contraction() -> None:
     both = product(memory(1, 20, 30), memory(2, 40, 30))
     assert is_contraction(reduce(reshape(both, 20, 40), Op.ADD, 0))
     assert is_contraction(reduce(expand(both, 20, 40, 9), Op.ADD, 2))
+
+
+def test_a_sum_of_elements_that_name_their_result_is_a_search() -> None:
+    assert is_search(search(64, 50, 16).src[0])
+    assert not is_search(reduce(memory(1, 20, 30), Op.ADD, 1))
+    assert not is_search(product(memory(1, 20, 30), memory(2, 40, 30)))

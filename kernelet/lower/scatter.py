@@ -1,0 +1,152 @@
+"""Sums of elements that name their result: add each where it belongs instead of searching for it.
+
+In:  a BLOCK of loops over scalar expressions.
+Out: the same program in as many steps as there are elements.
+
+for v: acc = 0; for t: acc += where(pick[t] != v, 0, x[t]); y[v] = e[v] + acc
+->  for v: y[v] = e[v]
+    for t: y[clamp(pick[t])] += where(0 <= pick[t] < V, x[t], 0)
+
+This is the gradient of an embedding, and of every other indexing by a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import (
+    ZERO,
+    index_const,
+    maximum_index,
+    minimum_index,
+    replace_ranges,
+    terms_of,
+)
+from kernelet.graph.ops import Op
+from kernelet.graph.placement import TILE_KINDS, ranges_in
+from kernelet.graph.uop import UOp
+from kernelet.graph.walk import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    """What one step adds to an accumulator, and the number of the result that it belongs to."""
+
+    pick: UOp
+    value: UOp
+
+
+def scatter_sum(block: UOp, depth: int) -> UOp:
+    """The program with the search, the loop inside `depth` others, replaced; else unchanged."""
+    found = _inside(block, depth)
+    return block if found is None else found
+
+
+def _inside(statement: UOp, depth: int) -> UOp | None:
+    first = 1 if statement.op is Op.LOOP else 0
+    for position, part in enumerate(statement.src[first:], first):
+        if part.op is Op.LOOP:
+            made = _inside(part, depth - 1) if depth else _scattered(part)
+            if made is None:
+                return None
+            parts = made.src if not depth else (made,)
+            return statement.replace(
+                src=(*statement.src[:position], *parts, *statement.src[position + 1 :])
+            )
+    return None
+
+
+def _scattered(loop: UOp) -> UOp | None:
+    """The two nests that take the place of a search, in a BLOCK."""
+    result, *body = loop.src
+    if result.src[0].op is not Op.CONST:
+        return None
+    sums = [part for part in body if part.op is Op.LOOP and part.src[0].arg.kind == "reduce"]
+    if len(sums) != 1:
+        return None
+    position = body.index(sums[0])
+    (update,), (store,) = _stores(sums[0]), _stores(*body[position + 1 :])
+    added = _addition(update, result)
+    start = _without(store.src[1])
+    dtype = update.src[1].dtype
+    # A sum of narrow floats is kept in float32 until it is whole.
+    if added is None or start is None or (dtype.is_float and dtype.itemsize < 4):
+        return None
+    memory, offset = store.src[0].src
+    if any(result in ranges_in(a) and a is not result for a in terms_of(offset).coefficients):
+        return None
+    tile = _tile_variables(store), _tile_variables(update)
+    if len(tile[0]) != len(tile[1]):
+        return None
+    begin = _with_store(body[position + 1 :], lambda one: one.replace(src=(one.src[0], start)))
+    last = index_const(result.src[0].arg - 1)
+    number = added.pick.cast(dtypes.index)
+    place = minimum_index(maximum_index(number, ZERO), last)
+    moved = dict(zip(tile[0], tile[1], strict=True))
+    address = UOp(Op.INDEX, dtypes.index, (memory, offset))
+    address = replace_ranges(address, {result: place, **moved})
+    inside = _is_inside(added.pick, result.src[0].arg)
+    old = UOp(Op.LOAD, added.value.dtype, (address,))
+    new = old.alu(Op.ADD, inside.where(added.value, 0))
+    adding = _with_store(sums, lambda one: one.replace(src=(address, new)))
+    return UOp(Op.BLOCK, dtypes.void, (loop.replace(src=(result, *begin)), *adding))
+
+
+def _is_inside(pick: UOp, size: int) -> UOp:
+    negative = pick.alu(Op.CMPLT, UOp.const(0, pick.dtype))
+    below = pick.alu(Op.CMPLT, UOp.const(size, pick.dtype))
+    return below.alu(Op.AND, negative.alu(Op.CMPNE, UOp.const(True, dtypes.bool)))
+
+
+def _stores(*statements: UOp) -> list[UOp]:
+    nodes = dict.fromkeys(node for one in statements for node in one.toposort())
+    return [node for node in nodes if node.op is Op.STORE]
+
+
+def _with_store(statements: list[UOp], change: Callable[[UOp], UOp]) -> list[UOp]:
+    stores = _stores(*statements)
+    return [substitute(one, {store: change(store) for store in stores}) for one in statements]
+
+
+def _tile_variables(store: UOp) -> list[UOp]:
+    """The loops of the register tile that an address moves with, the lanes last."""
+    tile = [v for v in ranges_in(store.src[0].src[1]) if v.arg.kind in TILE_KINDS]
+    return sorted(tile, key=lambda v: (v.arg.kind == "vector", v.arg.number))
+
+
+def _without(value: UOp) -> UOp | None:
+    """What a result is before anything is added to its sum: 0, or the other term."""
+    if value.op is Op.LOAD and value.src[0].src[0].op is Op.SCRATCH:
+        return UOp.const(0, value.dtype)
+    if value.op is Op.ADD:
+        for total, other in (value.src, value.src[::-1]):
+            is_sum = total.op is Op.LOAD and total.src[0].src[0].op is Op.SCRATCH
+            if is_sum and not any(n.op is Op.SCRATCH for n in other.toposort()):
+                return other
+    return None
+
+
+def _addition(update: UOp, result: UOp) -> _Addition | None:
+    """What an update adds, if only the result that a number names gets it."""
+    address, value = update.src
+    if value.op is Op.ADD and value.src[1].op is Op.WHERE:
+        condition, skipped, added = value.src[1].src
+    elif value.op is Op.WHERE and value.src[1].op is Op.LOAD and value.src[2].op is Op.ADD:
+        condition, skipped, added = value.src[0], UOp.const(0, value.dtype), value.src[2].src[1]
+    else:
+        return None
+    if condition.op is not Op.CMPNE or skipped.op is not Op.CONST or skipped.arg != 0:
+        return None
+    for pick, place in (condition.src, condition.src[::-1]):
+        if place.op is Op.CAST and place.src[0] is result and pick.dtype.is_integer:
+            free = not any(result in ranges_in(node) for node in _indices(pick, added))
+            return _Addition(pick, added) if free else None
+    return None
+
+
+def _indices(*values: UOp) -> list[UOp]:
+    """The indices that values are read at or made from."""
+    nodes = dict.fromkeys(node for value in values for node in value.toposort())
+    return [node for node in nodes if node.dtype is dtypes.index and node.op is not Op.INDEX]
