@@ -2,6 +2,8 @@
 
 In:  markdown files; blocks that start with ```python are one program a file, top to bottom.
 Out: exit status 1 when one fails; the error names the file and the line.
+
+Sections that programs write stand between `<!-- NAME -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
@@ -33,6 +35,28 @@ def run(path: Path) -> bool:
         return False
     print(f"{path}: runs")
     return True
+
+
+def section(text: str, name: str) -> str:
+    """What a document says between the marks of a section."""
+    begin, end = _marks(text, name)
+    return text[begin:end].strip("\n")
+
+
+def with_section(text: str, name: str, content: str) -> str:
+    """The document with other content between the marks of a section."""
+    begin, end = _marks(text, name)
+    return f"{text[:begin]}\n{content}\n{text[end:]}"
+
+
+def _marks(text: str, name: str) -> tuple[int, int]:
+    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    if text.count(first) != 1 or text.count(last) != 1:
+        raise ValueError(
+            f"section {name}: the document needs one line {first} and one {last}. Add them where "
+            "the section is to stand."
+        )
+    return text.index(first) + len(first), text.index(last)
 
 
 def main() -> int:

@@ -12,7 +12,10 @@ from tools.sources import PACKAGE, ROOT, read
 
 TESTS = ROOT / "tests"
 # Folders that ask a question about the whole instead of mirroring a folder of the package.
-QUESTIONS = ("properties", "reference", "golden", "devices", "gradients", "stories", "tools")
+QUESTIONS = (
+    *("properties", "reference", "golden", "devices", "gradients", "stories", "tools"),
+    "benchmarks",
+)
 
 
 def complaints() -> list[str]:
