@@ -20,7 +20,7 @@ from kernelet.graph.walk import substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
 from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
 
-_INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM, Op.STORE}
+_INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM, Op.STORE, Op.SINK}
 
 
 @dataclass(slots=True)
@@ -28,10 +28,12 @@ class Pieces:
     """The calls of a schedule before they are ordered.
 
     Each needs to run after others: those that it reads, and those that read what it overwrites.
+    `stores` are what a kernel does, over the slots.
     """
 
     slots: list[Slot]
     calls: dict[UOp, Call] = field(default_factory=dict)
+    stores: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)
     reads: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     needs: dict[UOp, set[UOp]] = field(default_factory=dict)
     slot_of: dict[UOp, int] = field(default_factory=dict)
@@ -108,8 +110,8 @@ class Cutter:
             target = self._inlined(node.src[0])
         else:
             target = slot_view(slot, node.shape, pieces.slots[slot])
-        statement = UOp(Op.STORE, dtypes.void, (target, value))
-        pieces.calls[node] = numbered(UOp.sink(statement), [slot])
+        stores = pieces.stores[node] = (UOp(Op.STORE, dtypes.void, (target, value)),)
+        pieces.calls[node] = numbered(stores, [slot])
         pieces.needs[node] = self._needed(node.src)
 
     def _needed(self, roots: tuple[UOp, ...]) -> set[UOp]:
@@ -146,45 +148,28 @@ class Cutter:
                         needs[write].add(node)
 
 
-def numbered(kernel: UOp, written: Sequence[int]) -> KernelCall:
+def numbered(stores: Sequence[UOp], written: Sequence[int]) -> KernelCall:
     """The kernel over arguments 0, 1, ..., the written first, so that equal kernels are one."""
-    used = list(dict.fromkeys(written))
-    outputs = len(used)
-    for node in kernel.toposort():
-        if node.op is Op.PARAM and node.arg.slot not in used:
-            used.append(node.arg.slot)
-    mapping = {}
-    devices = set()
-    for node in kernel.toposort():
-        if node.op is Op.PARAM:
-            number = used.index(node.arg.slot)
-            devices.add(node.arg.device)
-            arg = ParamArg(number, node.arg.size, node.arg.device)
-            mapping[node] = node.replace(arg=arg)
+    kernel = UOp.sink(*stores)
+    memories = [node for node in kernel.toposort() if node.op is Op.PARAM]
+    used = list(dict.fromkeys([*written, *[node.arg.slot for node in memories]]))
+    devices = {node.arg.device for node in memories}
     if len(devices) > 1:
         raise DeviceError(
             f"realize: one kernel would read memory of {' and '.join(sorted(devices))}. "
             "Move the tensors to one device with .to(device)."
         )
-    return KernelCall(substitute(kernel, mapping), tuple(used), outputs)
+    number = {slot: at for at, slot in enumerate(used)}
+    mapping = {n: n.replace(arg=replace(n.arg, slot=number[n.arg.slot])) for n in memories}
+    return KernelCall(substitute(kernel, mapping), tuple(used), len(set(written)))
 
 
-def over_slots(call: KernelCall) -> tuple[UOp, ...]:
-    """The stores of a call over the slots of the schedule in place of arguments 0, 1, ..."""
-    memories = {
-        node: node.replace(arg=replace(node.arg, slot=call.slots[node.arg.slot]))
-        for node in call.kernel.toposort()
-        if node.op is Op.PARAM
-    }
-    return substitute(call.kernel, memories).src
-
-
-def reductions_of(kernel: UOp) -> list[UOp] | None:
-    """The reductions in a kernel of one nest; None where it has parts, or picks elements."""
+def reductions_of(stores: Sequence[UOp]) -> list[UOp] | None:
+    """The reductions in one nest; None where elements are picked, which ends what is known."""
     found = []
-    for node in kernel.toposort():
+    for node in UOp.sink(*stores).toposort():
         if node.op is Op.REDUCE:
             found.append(node)
-        elif node.op not in _INLINE and not (node.op is Op.SINK and node is kernel):
+        elif node.op not in _INLINE:
             return None
     return found

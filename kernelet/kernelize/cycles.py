@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.cut import Pieces, numbered, over_slots, reductions_of
+from kernelet.kernelize.cut import Pieces, numbered, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
-from kernelet.kernelize.schedule import KernelCall
 
 MOST_WRITES = 8  # of one cycle
 
@@ -25,9 +24,8 @@ def join_cycles(pieces: Pieces, order: Sequence[UOp]) -> None:
         if len(cycle) < 2 or len(cycle) > MOST_WRITES or not _is_at_once(pieces, cycle):
             continue
         first, *others = cycle
-        stores = [store for node in cycle for store in _stores(pieces, node)]
-        written = [pieces.slot_of[node] for node in cycle]
-        pieces.calls[first] = numbered(UOp.sink(*stores), written)
+        stores = pieces.stores[first] = _stores(pieces, cycle)
+        pieces.calls[first] = numbered(stores, [pieces.slot_of[node] for node in cycle])
         pieces.needs[first] = set().union(*[pieces.needs[node] for node in cycle]) - set(cycle)
         for node in others:
             del pieces.calls[node], pieces.needs[node]
@@ -57,24 +55,20 @@ def _cycles(pieces: Pieces, order: Sequence[UOp]) -> Iterable[list[UOp]]:
         yield sorted(found, key=place.__getitem__)
 
 
-def _stores(pieces: Pieces, node: UOp) -> tuple[UOp, ...]:
-    call = pieces.calls[node]
-    return over_slots(call) if isinstance(call, KernelCall) else ()
+def _stores(pieces: Pieces, cycle: Sequence[UOp]) -> tuple[UOp, ...]:
+    return tuple([store for node in cycle for store in pieces.stores[node]])
 
 
 def _is_at_once(pieces: Pieces, cycle: Sequence[UOp]) -> bool:
     """Whether calls write to the same elements, and read what was there before only there."""
-    calls = [pieces.calls[node] for node in cycle]
-    kernels = [call.kernel for call in calls if isinstance(call, KernelCall)]
-    if len(kernels) < len(calls) or any(reductions_of(kernel) != [] for kernel in kernels):
-        return False
     if any(node.op is not Op.ASSIGN or not pieces.reads[node].isdisjoint(cycle) for node in cycle):
         return False
-    stores = [store for node in cycle for store in _stores(pieces, node)]
+    stores = _stores(pieces, cycle)
     same = len({store.src[0].shape for store in stores}) == 1
     apart = len({pieces.slot_of[node] for node in cycle}) == len(cycle)
     return (
         same
         and apart
+        and reductions_of(stores) == []
         and all(reads_in_place(one.src[1], other.src[0]) for one in stores for other in stores)
     )

@@ -19,9 +19,9 @@ from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, substitute
 from kernelet.kernelize.boundaries import numel
-from kernelet.kernelize.cut import numbered, over_slots, reductions_of
+from kernelet.kernelize.cut import numbered, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
-from kernelet.kernelize.schedule import Call, KernelCall, Slot
+from kernelet.kernelize.schedule import Call, Slot
 
 MOST_MEMORIES = 32  # of one kernel; more is slow to compile
 PART_ELEMENTS = 1 << 14  # an update of more elements has work for several threads
@@ -31,9 +31,15 @@ LARGE = 1 << 12
 MOST_TRIED = 8
 
 
-def join_calls(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> list[Call]:
-    """m = f(m, g); p = h(p, m, g)  ->  m, p = f(m, g), h(p, m, g)"""
-    joiner = _Joiner(calls, slots, kept)
+def join_calls(
+    calls: Sequence[Call], stores: Sequence[Sequence[UOp]], slots: Sequence[Slot], kept: set[int]
+) -> list[Call]:
+    """m = f(m, g); p = h(p, m, g)  ->  m, p = f(m, g), h(p, m, g)
+
+    `stores` are what each call does, over the slots; `kept` are the slots that outlive the schedule.
+    """
+    statements = {n: found for n, each in enumerate(stores) if (found := _statement(each))}
+    joiner = _Joiner(calls, statements, slots, kept)
     joiner.share_nests()
     joiner.line_up()
     return joiner.joined()
@@ -72,11 +78,17 @@ class _Group:
 
 
 class _Joiner:
-    def __init__(self, calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        statements: dict[int, _Statement],
+        slots: Sequence[Slot],
+        kept: set[int],
+    ) -> None:
         self.calls = calls
         self.slots = slots
         self.kept = kept
-        self.statements = _statements(calls)
+        self.statements = statements
         self.before = _before(calls)
         self.users: dict[int, int] = {}
         for number, call in enumerate(calls):
@@ -209,7 +221,7 @@ class _Joiner:
         order = self._in_order(group.parts)
         parts = [UOp.sink(*self._stores(part)) for part in order]
         written = [base_of(store.src[0]).arg.slot for part in parts for store in part.src]
-        return numbered(parts[0] if len(parts) == 1 else UOp.sink(*parts), written)
+        return numbered(parts[0].src if len(parts) == 1 else parts, written)
 
     def _stores(self, part: list[int]) -> list[UOp]:
         """The stores of one nest, where nothing is read that it writes before.
@@ -276,31 +288,16 @@ def _before(calls: Sequence[Call]) -> list[int]:
     return before
 
 
-def _statements(calls: Sequence[Call]) -> dict[int, _Statement]:
-    """The calls that may be joined, over the slots of the schedule."""
-    reduced: dict[UOp, list[UOp] | None] = {}
-    found = {}
-    for number, call in enumerate(calls):
-        if not isinstance(call, KernelCall):
-            continue
-        if call.kernel not in reduced:
-            reduced[call.kernel] = reductions_of(call.kernel)
-        inside = reduced[call.kernel]
-        if inside == [] or (inside is not None and len(inside) == 1 == len(call.kernel.src)):
-            found[number] = _statement(over_slots(call))
-    return found
-
-
-def _statement(stores: tuple[UOp, ...]) -> _Statement:
+def _statement(stores: Sequence[UOp]) -> _Statement | None:
+    """What is to be known of a call that may be joined to others."""
+    sums = reductions_of(stores) if stores else None
+    if sums is None or len(sums) > 1 or (sums and len(stores) > 1):
+        return None
     shape = stores[0].src[1].shape
-    views = dict.fromkeys(store.src[0] for store in stores)
-    roots = [store.src[1] for store in stores]
-    sums = reductions_of(UOp.sink(*stores)) or []
-    for node in sums:
-        # What is read once for all results must be the same: a whole operand of the sum.
-        views = {}
-        roots = [node.src[0]]
-    stack, seen = roots, set()
+    # With a sum, what it reads is what counts: a whole operand of it.
+    views = {} if sums else dict.fromkeys(store.src[0] for store in stores)
+    stack = [node.src[0] for node in sums] or [store.src[1] for store in stores]
+    seen = set()
     while stack:
         node = stack.pop()
         if node in seen:
@@ -312,7 +309,7 @@ def _statement(stores: tuple[UOp, ...]) -> _Statement:
             views[node] = None
     is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
     form = (shape, *[(node.src[0].shape, node.arg.axes) for node in sums])
-    return _Statement(stores, shape, form, tuple(views), is_update and not sums)
+    return _Statement(tuple(stores), shape, form, tuple(views), is_update and not sums)
 
 
 def _is_whole_view(node: UOp) -> bool:

@@ -53,7 +53,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         view = cutter.views.get(base, base)
         results.append(_moved(root, base, view))
     written = {slot for call in calls if isinstance(call, KernelCall) for slot in call.written}
-    calls = join_calls(calls, pieces.slots, kept)
+    calls = join_calls(calls, [pieces.stores.get(node, ()) for node in order], pieces.slots, kept)
     slots = plan_memory(calls, pieces.slots, kept)
     return Schedule(
         tuple(calls),
