@@ -59,7 +59,9 @@ def _is_sum(node: UOp) -> bool:
 
 
 def _elements_below(node: UOp) -> int:
-    """The elements that an operand reads before it is repeated."""
+    """The elements that an operand reads: of a part of a tensor no more than it has."""
+    least = numel(node.shape)
     while node.op in MOVEMENT or node.op is Op.CAST:
         node = node.src[0]
-    return numel(node.shape)
+        least = min(least, numel(node.shape))
+    return least

@@ -283,15 +283,17 @@ class _Chain:
         """
         for statement, chain in statements_of(self.writer.block):
             vectors = [v for v in chain if v.arg.kind == "vector"]
-            loads = [n for n in statement.src[1].toposort() if n.op is Op.LOAD and _is_given(n)]
+            loads = [n for n in statement.toposort() if n.op is Op.LOAD and _is_given(n)]
             for load in loads if vectors else ():
-                moves = ranges_in(load.src[0].src[1])
-                far = stride_of(load.src[0].src[1], vectors[-1]) != 1
-                alone = [other.src[0].src[0] for other in loads].count(load.src[0].src[0]) == 1
+                memory, offset = load.src[0].src
+                moves = ranges_in(offset)
                 outer = [v for v in chain if v in self.writer.root_ranges]
                 depth = next((n for n, v in enumerate(outer) if v not in moves), None)
-                if vectors[-1] in moves and far and alone and depth is not None:
-                    yield StageLoad(load.src[0].src[0].arg.slot, depth)
+                far = vectors[-1] in moves and stride_of(offset, vectors[-1]) != 1
+                if far and depth is not None:
+                    same = [other for other in loads if other.src[0].src[0] is memory]
+                    number = same.index(load) if len(same) > 1 else -1
+                    yield StageLoad(memory.arg.slot, depth, number)
 
 
 def _is_given(load: UOp) -> bool:

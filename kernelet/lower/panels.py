@@ -100,9 +100,9 @@ def _find(block: UOp, one: StageLoad) -> tuple[UOp, Chain] | None:
             for node in statement.toposort()
             if node.op is Op.LOAD and _is_argument(node.src[0], one.slot)
         ]
-        if loads:
+        if loads[one.number :]:
             outer = [v for v in chain[: one.depth] if v.arg.kind not in TILE_KINDS]
-            return loads[-1], tuple(outer)
+            return loads[one.number], tuple(outer)
     return None
 
 

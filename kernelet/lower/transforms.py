@@ -158,6 +158,7 @@ class StageLoad:
 
     slot: int
     depth: int
+    number: int = -1  # of the loads of this memory in one statement
 
 
 @dataclass(frozen=True, slots=True)

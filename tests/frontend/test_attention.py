@@ -1,14 +1,17 @@
 """Attention is its formula, for masks of every kind and lengths that are bound later."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.counters import GlobalCounters
+from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
+from kernelet.runtime import device
 
 
 def values(*shape: int, seed: int = 0) -> np.ndarray:
@@ -100,3 +103,85 @@ def test_dropout_acts_in_training_only() -> None:
 def test_widths_and_lengths_must_fit() -> None:
     with pytest.raises(ShapeError, match=r"query \(2, 3, 4, 8\), key \(2, 3, 5, 7\)"):
         Tensor(Q).scaled_dot_product_attention(Tensor.ones(2, 3, 5, 7), Tensor(V))
+
+
+# ---- one kernel ----
+
+
+@pytest.fixture
+def native() -> str:
+    """A device that runs machine code: the Python device takes minutes for large tensors."""
+    for name in ("LLVM", "CPU"):
+        if not device.driver(name).problem():
+            return name
+    pytest.skip("no device runs machine code")
+
+
+def launches(ask: Callable[[], Tensor]) -> tuple[Tensor, int, int]:
+    """The result, the number of kernels, and the most bytes held beyond what was held before."""
+    GlobalCounters.reset()
+    before = GlobalCounters.mem_used
+    found = ask().realize()
+    return found, GlobalCounters.kernel_count, GlobalCounters.peak_mem - before
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_long_attention_is_one_kernel_and_takes_memory_for_its_result_alone(
+    is_causal: bool, native: str
+) -> None:
+    q, k, v = (values(1, 8192, 8, seed=seed) for seed in range(3))
+    given = [Tensor(x, device=native).realize() for x in (q, k, v)]
+    got, count, peak = launches(
+        lambda: given[0].scaled_dot_product_attention(*given[1:], is_causal=is_causal)
+    )
+    assert count == 1
+    assert peak <= 2 * q.nbytes
+    rows = np.array([0, 1, 31, 32, 4097, 8191])
+    hidden = np.arange(8192)[None] > rows[:, None]
+    added = np.where(hidden, -np.inf, 0.0) if is_causal else 0.0
+    np.testing.assert_allclose(
+        got.numpy()[0, rows], attended(q[0, rows], k[0], v[0], added), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_attention_written_by_hand_is_one_kernel(native: str) -> None:
+    q, k, v = (values(2, 300, 32, seed=seed) for seed in range(3))
+    added = values(300, 300, seed=3)
+    given = [Tensor(x, device=native).realize() for x in (q, k, v, added)]
+
+    def ask() -> Tensor:
+        scores = given[0] @ given[1].transpose(-2, -1) / math.sqrt(32) + given[3]
+        return scores.softmax(-1) @ given[2]
+
+    got, count, _ = launches(ask)
+    assert count == 1
+    close(got, attended(q, k, v, added))
+
+
+def test_heads_cut_from_one_projection_and_joined_again_are_one_kernel(native: str) -> None:
+    packed = values(2, 200, 3, 2, 32)
+    whole = Tensor(packed, device=native).realize()
+
+    def ask() -> Tensor:
+        q, k, v = (whole[:, :, part].transpose(1, 2) for part in range(3))
+        found = q.scaled_dot_product_attention(k, v, is_causal=True)
+        return found.transpose(1, 2).reshape(2, 200, 64)
+
+    got, count, _ = launches(ask)
+    assert count == 1
+    q, k, v = (packed[:, :, part].swapaxes(1, 2) for part in range(3))
+    want = attended(q, k, v, np.triu(np.full((200, 200), -np.inf), 1))
+    close(got, want.swapaxes(1, 2).reshape(2, 200, 64))
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 33, 257])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16])
+def test_attention_of_any_length_and_type(length: int, dtype: DType, native: str) -> None:
+    arrays = [values(2, 2, length, 16, seed=seed) for seed in range(3)]
+    given = [Tensor(x, device=native).cast(dtype).realize() for x in arrays]
+    got = given[0].scaled_dot_product_attention(*given[1:], is_causal=True)
+    added = np.triu(np.full((length, length), -np.inf), 1)
+    want = attended(*[x.cast(dtypes.float32).numpy() for x in given], added)
+    assert got.dtype is dtype
+    worst = np.abs(got.cast(dtypes.float32).numpy() - want).max()
+    assert worst < {4: 1e-5, 2: 2e-2}[dtype.itemsize]

@@ -3,7 +3,7 @@
 from kernelet.graph.ops import Op
 from kernelet.graph.reuse import elements_read, is_contraction, is_search, numel
 from kernelet.graph.uop import UOp
-from tests.lower.pseudocode import expand, memory, product, reduce, reshape
+from tests.lower.pseudocode import expand, memory, product, reduce, reshape, shrink
 from tests.lower.test_scatter import search
 
 
@@ -28,6 +28,11 @@ def test_a_sum_of_sums_of_products_is_a_contraction() -> None:
     both = product(memory(1, 20, 30), memory(2, 40, 30))
     assert is_contraction(reduce(reshape(both, 20, 40), Op.ADD, 0))
     assert is_contraction(reduce(expand(both, 20, 40, 9), Op.ADD, 2))
+
+
+def test_of_a_tensor_a_part_is_read() -> None:
+    rows = shrink(memory(1, 60, 30), (20, 40), (0, 30))
+    assert elements_read(product(rows, memory(2, 40, 30))) == 20 * 30 + 40 * 30
 
 
 def test_a_sum_of_elements_that_name_their_result_is_a_search() -> None:

@@ -13,7 +13,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.show import show_expression
 from kernelet.graph.uop import UOp
 from kernelet.lower.chains import chain_plan, worth_storing
-from kernelet.lower.nest import NestWriter
+from kernelet.lower.nest import NestWriter, write_nest
 from kernelet.lower.stage import Stage, root_nest
 from kernelet.lower.transforms import GroupLanes, Parallel, Plan, Split, StageLoad
 from tests.lower.pseudocode import (
@@ -24,6 +24,7 @@ from tests.lower.pseudocode import (
     product,
     reshape,
     softmax,
+    written,
 )
 
 WIDE = Target("CPU", vector_bytes=32, threads=2)
@@ -129,11 +130,15 @@ def test_keys_are_copied_in_the_order_of_lanes() -> None:
     assert planned(attention()).staged == (StageLoad(2, 0),)
 
 
-def test_a_memory_that_is_read_in_two_ways_is_not_copied() -> None:
+def test_one_of_two_readings_of_a_memory_is_copied() -> None:
     keys = memory(1, 96, 16)
     weights = softmax(reshape(product(keys, keys), 96, 96))
     graph = kernel(product(weights, permute(memory(3, 96, 32), 1, 0)))
-    assert planned(graph).staged == ()
+    plan = planned(graph)
+    assert plan.staged == (StageLoad(1, 0, 1),)
+    text = written(write_nest(graph, plan))
+    (line,) = [line for line in text.splitlines() if "s1[" in line and "p1[" in line]
+    assert line.count("p1[") == 1
 
 
 def test_masked_scores_end_loops_early() -> None:
