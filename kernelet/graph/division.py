@@ -9,7 +9,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
@@ -46,9 +46,7 @@ def index_const(value: int) -> UOp:
 
 def index_of(dim: Dim) -> UOp:
     """A size as an index, in normal form."""
-    if isinstance(dim, int):
-        return index_const(dim)
-    return normalize_index(dim)
+    return index_const(dim) if isinstance(dim, int) else normalize_index(dim)
 
 
 def as_int(index: UOp) -> int | None:
@@ -169,10 +167,8 @@ def add_index(left: UOp, right: UOp) -> UOp:
 def scale_index(index: UOp, factor: Dim) -> UOp:
     """index * factor."""
     if isinstance(factor, int):
-        if factor == 1:
-            return index
-        if factor == 0:
-            return ZERO
+        if factor in (0, 1):
+            return index if factor else ZERO
         constant, coefficients = terms_of(index)
         return _ordered_sum(constant * factor, {a: f * factor for a, f in coefficients.items()})
     total = ZERO
@@ -207,24 +203,24 @@ def subtract_index(left: UOp, right: UOp) -> UOp:
     return add_index(left, scale_index(right, -1))
 
 
+def _settled(divisor: Dim) -> Dim:
+    normal = index_of(divisor)
+    return normal.arg if normal.op is Op.CONST else normal
+
+
 @_kept
 def divide_index(index: UOp, divisor: Dim) -> UOp:
     """index // divisor, rounded down; the divisor is at least 1, or 0 where nothing is indexed."""
+    divisor = _settled(divisor)
     if not isinstance(divisor, int):
-        divisor = normalize_index(divisor)
-        known = as_int(divisor)
-        if known is None:
-            return _divide_symbolic(index, divisor)
-        divisor = known
-    if divisor == 1:
-        return index
-    if divisor == 0:
-        return ZERO
+        return _divide_symbolic(index, divisor)
+    if divisor in (0, 1):
+        return index if divisor else ZERO
     constant, coefficients = terms_of(index)
     offset, constant = divmod(constant, divisor)
     remainder = quotient = ZERO
-    for reduce_factor in (_least, _nearest):
-        rest = {atom: reduce_factor(f, divisor) for atom, f in coefficients.items()}
+    for below in (0, (divisor - 1) // 2):  # the least remainders, then those nearest to 0
+        rest = {atom: (f + below) % divisor - below for atom, f in coefficients.items()}
         remainder = sum_of(constant, rest)
         quotients = {atom: (f - rest[atom]) // divisor for atom, f in coefficients.items()}
         quotient = sum_of(offset, quotients)
@@ -255,12 +251,9 @@ def _quotient_atom(index: UOp, divisor: int) -> UOp:
 @_kept
 def modulo_index(index: UOp, divisor: Dim) -> UOp:
     """index % divisor, with the sign of the divisor, which is at least 1; of 0 it is 0."""
+    divisor = _settled(divisor)
     if not isinstance(divisor, int):
-        divisor = normalize_index(divisor)
-        known = as_int(divisor)
-        if known is None:
-            return subtract_index(index, scale_index(_divide_symbolic(index, divisor), divisor))
-        divisor = known
+        return subtract_index(index, scale_index(_divide_symbolic(index, divisor), divisor))
     if divisor in (0, 1):
         return ZERO
     constant, coefficients = terms_of(index)
@@ -271,22 +264,13 @@ def modulo_index(index: UOp, divisor: Dim) -> UOp:
             reduced[part] = (reduced.get(part, 0) + factor * amount) % divisor
         constant += factor * terms_of(inner).constant
     remainder = ZERO
-    for reduce_factor in (_least, _nearest):
-        rest = {atom: reduce_factor(f, divisor) for atom, f in reduced.items()}
+    for below in (0, (divisor - 1) // 2):  # the least remainders, then those nearest to 0
+        rest = {atom: (f + below) % divisor - below for atom, f in reduced.items()}
         remainder = sum_of(constant % divisor, rest)
         low, high = remainder.bounds
         if low // divisor == high // divisor:
             return add_index(remainder, index_const(-int(low // divisor) * divisor))
     return _remainder_atom(remainder, divisor)
-
-
-def _least(factor: int, divisor: int) -> int:
-    return factor % divisor
-
-
-def _nearest(factor: int, divisor: int) -> int:
-    least = factor % divisor
-    return least - divisor if 2 * least > divisor else least
 
 
 def _inner_modulo(atom: UOp, divisor: int) -> UOp:
@@ -423,53 +407,52 @@ def normalize_index(node: UOp) -> UOp:
 
 def substitute_index(node: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """The index, or gate, with some atoms replaced, in normal form again."""
-    memo: dict[UOp, UOp] = dict(mapping)
-    if mapping and all(key.op is Op.RANGE for key in mapping):
-        return _replace(node, frozenset(mapping), memo)
-    return _rebuild(node, memo)
+    # What has a loop variable is in normal form already: only what uses those changes.
+    loops = frozenset(mapping) if all(key.op is Op.RANGE for key in mapping) else frozenset()
+    return _rebuild(node, dict(mapping), loops)
 
 
 def _loops_in(node: UOp) -> frozenset[UOp]:
     """The loop variables below a node, those in the sizes of loops too."""
     found: frozenset[UOp] | None = node.cache.get("loops")
     if found is None:
-        found = frozenset().union(*[_loops_in(source) for source in node.src])
-        if node.op is Op.RANGE:
-            found |= {node}
+        own = (node,) if node.op is Op.RANGE else ()
+        found = frozenset(own).union(*[_loops_in(source) for source in node.src])
         node.cache["loops"] = found
     return found
 
 
-def _replace(node: UOp, gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
-    """As `_rebuild`, for loop variables in a normal form: what does not use them stays."""
+def _rebuild(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp] = frozenset()) -> UOp:
+    """The node in normal form with `memo` replaced; `loops`: nothing else in it changes."""
     found = memo.get(node)
     if found is not None:
         return found
-    if gone.isdisjoint(_loops_in(node)):
+    if loops and loops.isdisjoint(_loops_in(node)):
         return node
     op = node.op
-    if node.dtype is dtypes.index and (
-        op is Op.ADD or (op is Op.MUL and node.src[1].op is Op.CONST)
-    ):
-        result = _replace_terms(node, gone, memo)
+    if not node.src or op is Op.BIND:
+        result = node if node.dtype in (dtypes.index, dtypes.bool) else index_const(node.arg)
     elif op is Op.RANGE:
-        result = node.replace(src=(_replace(node.src[0], gone, memo),))
+        size = _rebuild(node.src[0], memo, loops)
+        result = node if size is node.src[0] else node.replace(src=(size,))
     elif op is Op.CAST and node.src[0].dtype is not dtypes.index:
-        (inner,) = copies_of(node.src[0], [{loop: memo[loop] for loop in gone}])
-        result = inner.cast(dtypes.index)
+        inner = {loop: memo[loop] for loop in loops} if loops else memo
+        result = replace_ranges(node.src[0], inner).cast(dtypes.index)
+    elif loops and node.dtype is dtypes.index and node not in terms_of(node).coefficients:
+        result = _replace_terms(node, memo, loops)
     else:
-        parts = tuple([_replace(source, gone, memo) for source in node.src])
+        parts = tuple([_rebuild(source, memo, loops) for source in node.src])
         result = _rebuild_operation(node, parts)
     memo[node] = result
     return result
 
 
-def _replace_terms(node: UOp, gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
+def _replace_terms(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp]) -> UOp:
     constant, coefficients = terms_of(node)
     kept: dict[UOp, int] = {}
     moved: list[tuple[Terms, int]] = []
     for atom, factor in coefficients.items():
-        new = _replace(atom, gone, memo)
+        new = _rebuild(atom, memo, loops)
         if new is atom:
             kept[atom] = factor
         elif new.op is Op.CONST:
@@ -485,25 +468,6 @@ def _replace_terms(node: UOp, gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp
     return sum_of(constant, kept)
 
 
-def _rebuild(node: UOp, memo: dict[UOp, UOp]) -> UOp:
-    found = memo.get(node)
-    if found is not None:
-        return found
-    op = node.op
-    if not node.src or op is Op.BIND:
-        result = node if node.dtype in (dtypes.index, dtypes.bool) else index_const(node.arg)
-    elif op is Op.RANGE:
-        size = _rebuild(node.src[0], memo)
-        result = node if size is node.src[0] else node.replace(src=(size,))
-    elif op is Op.CAST and node.src[0].dtype is not dtypes.index:
-        result = replace_ranges(node.src[0], memo).cast(dtypes.index)
-    else:
-        parts = tuple(_rebuild(source, memo) for source in node.src)
-        result = _rebuild_operation(node, parts)
-    memo[node] = result
-    return result
-
-
 def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
     op = node.op
     if op is Op.CAST:
@@ -513,8 +477,7 @@ def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
         return scale_index(parts[0], -1)
     left, right = parts
     if op is Op.MUL:
-        constant = as_int(right)
-        return scale_index(left, right if constant is None else constant)
+        return scale_index(left, right.arg if right.op is Op.CONST else right)
     assert op in _OPERATIONS, f"{op.name} is not index arithmetic"
     return _OPERATIONS[op](left, right)
 
@@ -534,35 +497,34 @@ _OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
 
 def replace_ranges(statement: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     """The statement with loop variables replaced and its indices simplified again."""
-    (found,) = copies_of(statement, [mapping])
-    return found
+    return copies_of(statement, [mapping])[0]
 
 
 def copies_of(statement: UOp, mappings: Sequence[Mapping[UOp, UOp]]) -> list[UOp]:
     """The statement once for each mapping, all of which replace the same loop variables."""
-    gone = frozenset(mappings[0])
+    loops = frozenset(mappings[0])
     moving: dict[UOp, None] = {}
     for node in statement.toposort():
         if not _is_index(node) and any(
-            not gone.isdisjoint(_loops_in(source)) if _is_index(source) else source in moving
+            not loops.isdisjoint(_loops_in(source)) if _is_index(source) else source in moving
             for source in node.src
         ):
             moving[node] = None
-    return [_copy(statement, moving, gone, dict(mapping)) for mapping in mappings]
+    copies = []
+    for mapping in mappings:
+        memo = dict(mapping)
+        for node in moving:
+            sources = [
+                _rebuild(source, memo, loops) if _is_index(source) else memo.get(source, source)
+                for source in node.src
+            ]
+            memo[node] = rebuild(node, tuple(sources))
+        copies.append(memo.get(statement, statement))
+    return copies
 
 
 def _is_index(node: UOp) -> bool:
     return node.dtype is dtypes.index and node.op is not Op.INDEX
-
-
-def _copy(statement: UOp, moving: Iterable[UOp], gone: frozenset[UOp], memo: dict[UOp, UOp]) -> UOp:
-    for node in moving:
-        sources = [
-            _replace(source, gone, memo) if _is_index(source) else memo.get(source, source)
-            for source in node.src
-        ]
-        memo[node] = rebuild(node, tuple(sources))
-    return memo.get(statement, statement)
 
 
 def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:

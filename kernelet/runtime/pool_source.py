@@ -64,6 +64,7 @@ int sched_yield(void);
 #define WRITE(place, value) __atomic_store_n(pool + (place), value, __ATOMIC_SEQ_CST)
 #define ADD(place, value) __atomic_fetch_add(pool + (place), value, __ATOMIC_SEQ_CST)
 #define LEFT(work) ((work) & 0xffffffff)
+#define READY (LEFT(READ(WORK)) && READ(ALONE) < allowed)
 
 static void call(word function, const word* arguments, word count, word begin, word end) {{
 {calls}}}
@@ -84,7 +85,7 @@ static void help(word* pool, word allowed) {{
 void pool_worker(word* pool) {{
     word allowed = ADD(PLACES, -1);
     for (word spins = 0; !READ(STOP); spins++) {{
-        if (LEFT(READ(WORK)) && READ(ALONE) < allowed) {{
+        if (READY) {{
             help(pool, allowed);
             spins = 0;
         }} else if (spins < {spins}) {{
@@ -93,7 +94,7 @@ void pool_worker(word* pool) {{
         }} else {{
             pthread_mutex_lock(pool + MUTEX);
             ADD(SLEEPERS, 1);
-            while (!(LEFT(READ(WORK)) && READ(ALONE) < allowed) && !READ(STOP))
+            while (!READY && !READ(STOP))
                 pthread_cond_wait(pool + CONDITION, pool + MUTEX);
             ADD(SLEEPERS, -1);
             pthread_mutex_unlock(pool + MUTEX);
@@ -197,10 +198,14 @@ define internal i64 @read(ptr %pool, i64 %place) alwaysinline {{
   ret i64 %value
 }}
 
-define internal i64 @left(ptr %pool) alwaysinline {{
+define internal i1 @ready(ptr %pool, i64 %allowed) alwaysinline {{
   %work = load atomic i64, ptr %pool seq_cst, align 8
   %left = and i64 %work, 4294967295
-  ret i64 %left
+  %any = icmp ne i64 %left, 0
+  %alone = call i64 @read(ptr %pool, i64 {ALONE})
+  %calm = icmp slt i64 %alone, %allowed
+  %ready = and i1 %any, %calm
+  ret i1 %ready
 }}
 
 define internal void @call(ptr %function, ptr %arguments, i64 %count, i64 %begin, i64 %end) noinline {{
@@ -262,12 +267,8 @@ loop:
   %stopped = icmp ne i64 %stop, 0
   br i1 %stopped, label %over, label %look
 look:
-  %left = call i64 @left(ptr %pool)
-  %any = icmp ne i64 %left, 0
-  %alone = call i64 @read(ptr %pool, i64 {ALONE})
-  %calm = icmp slt i64 %alone, %allowed
-  %useful = and i1 %any, %calm
-  br i1 %useful, label %work, label %idle
+  %ready = call i1 @ready(ptr %pool, i64 %allowed)
+  br i1 %ready, label %work, label %idle
 work:
   call void @help(ptr %pool, i64 %allowed)
   br label %loop
@@ -288,14 +289,10 @@ sleep:
   atomicrmw add ptr %sleepers, i64 1 seq_cst
   br label %check
 check:
-  %left_now = call i64 @left(ptr %pool)
-  %any_now = icmp ne i64 %left_now, 0
-  %alone_now = call i64 @read(ptr %pool, i64 {ALONE})
-  %calm_now = icmp slt i64 %alone_now, %allowed
-  %useful_now = and i1 %any_now, %calm_now
+  %ready_now = call i1 @ready(ptr %pool, i64 %allowed)
   %stop_now = call i64 @read(ptr %pool, i64 {STOP})
   %stopped_now = icmp ne i64 %stop_now, 0
-  %wanted = or i1 %useful_now, %stopped_now
+  %wanted = or i1 %ready_now, %stopped_now
   br i1 %wanted, label %awake, label %wait
 wait:
   call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
@@ -353,7 +350,7 @@ share:
   %work = or i64 %upper, %record5
   store atomic i64 %work, ptr %pool seq_cst, align 8
   call void @wake(ptr %pool)
-  call void @help(ptr %pool, i64 {everybody})
+  call void @help(ptr %pool, i64 4611686018427387904)
   br label %join
 join:
   %spins = phi i64 [0, %share], [%more, %spin], [%more, %yield]
@@ -419,7 +416,6 @@ def llvm_source(machine: str) -> str:
         spins=_SPINS,
         join_spins=_JOIN_SPINS,
         yield_spins=_YIELD_SPINS,
-        everybody=1 << 62,
         **{name: str(place) for name, place in WORDS.items()},
     )
 
