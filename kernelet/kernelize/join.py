@@ -61,7 +61,7 @@ class _Statement:
     is_update: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Group:
     """Calls that will be one kernel, and all that must run before and after, as bits."""
 
