@@ -442,17 +442,31 @@ def _without_gate(statement: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
         )
         return statement.replace(src=parts)
     address, value = statement.src
-    if value.op is not Op.WHERE:
-        return statement
-    gate, kept, other = value.src
-    product = kept.src[1] if kept.op is Op.ADD and kept.src[0] is other else kept
-    if product is kept and not (other.op is Op.CONST and other.arg == 0):
-        return statement
-    if not _is_factor(product, load):
-        return statement
-    left = and_gates(*[part for part in gate_parts(gate) if part not in known])
-    value = kept if left is TRUE else left.where(kept, other)
-    return statement.replace(src=(address, value))
+    if value.op is Op.WHERE and value.src[1].op is Op.ADD and value.src[1].src[0] is value.src[2]:
+        # where(gate, total + product, total) is total + where(gate, product, 0) in one step.
+        gate, (total, product) = value.src[0], value.src[1].src
+        product, left = _ungated(product, load, known), _left_of(gate, known)
+        if _is_factor(product, load):
+            kept = total.alu(Op.ADD, product)
+            value = kept if left is TRUE else left.where(kept, total)
+    elif value.op is Op.ADD:
+        value = value.replace(src=(value.src[0], _ungated(value.src[1], load, known)))
+    else:
+        value = _ungated(value, load, known)
+    return statement if value is statement.src[1] else statement.replace(src=(address, value))
+
+
+def _ungated(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
+    """where(gate, load * w, 0)  ->  load * w where the load is 0 already."""
+    if value.op is not Op.WHERE or value.src[2].op is not Op.CONST or value.src[2].arg != 0:
+        return value
+    product = _ungated(value.src[1], load, known)
+    left = _left_of(value.src[0], known) if _is_factor(product, load) else value.src[0]
+    return product if left is TRUE else left.where(product, value.src[2])
+
+
+def _left_of(gate: UOp, known: Sequence[UOp]) -> UOp:
+    return and_gates(*[part for part in gate_parts(gate) if part not in known])
 
 
 def _is_factor(product: UOp, load: UOp) -> bool:
