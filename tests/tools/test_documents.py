@@ -1,6 +1,6 @@
 import pytest
 
-from tools.documents import program_of, run
+from tools.documents import program_of, run, section, with_section
 
 TEXT = """# Title
 
@@ -32,3 +32,18 @@ def test_a_block_that_fails_is_noticed(tmp_path, capsys, value, runs):
     assert run(path) is runs
     shown = capsys.readouterr()
     assert runs or f'{path}", line 12' in shown.err
+
+
+PAGE = "above\n<!-- part -->\nold\n<!-- end of part -->\nbelow\n"
+
+
+def test_a_section_is_what_stands_between_its_marks():
+    assert section(PAGE, "part") == "old"
+    changed = with_section(PAGE, "part", "new")
+    assert changed == PAGE.replace("old", "new")
+    assert with_section(changed, "part", section(PAGE, "part")) == PAGE
+
+
+def test_a_document_without_the_marks_is_left_alone():
+    with pytest.raises(ValueError, match="section other: the document needs"):
+        with_section(PAGE, "other", "new")
