@@ -116,20 +116,33 @@ class _Chain:
         positions = {node: number for number, node in enumerate(kernel.toposort())}
         self.tiled = list(held.values())
         values = tuple(Held(positions[node]) for node in held)
-        self._write(Plan(held=values, trimmed=may_mask(kernel)))
+        self.plan = Plan(held=values, trimmed=may_mask(kernel))
+        self.written: NestWriter | None = None
+        self.shared = False  # whether threads share the first loop
         itemsizes = [stage.node.dtype.itemsize for stage in self.stages]
         self.widest = target.lanes(max(4, *itemsizes))
 
-    def _write(self, plan: Plan) -> None:
-        """Take a plan, and see what it gives."""
-        self.plan = plan
-        self.writer = NestWriter(self.kernel, plan)
-        self.writer.build()
-        found = {one.position: self.writer.stages[node] for node, one in self.writer.held.items()}
-        self.stages = [found[one.position] for one in plan.held]
+    @property
+    def writer(self) -> NestWriter:
+        """What the plan gives so far, written when it is asked for."""
+        if self.written is None:
+            self.written = NestWriter(self.kernel, self.plan)
+            self.written.build()
+        return self.written
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages of the held values, as the plan lists them."""
+        writer = self.writer
+        found = {one.position: writer.stages[node] for node, one in writer.held.items()}
+        return [found[one.position] for one in self.plan.held]
+
+    def _take(self, plan: Plan) -> None:
+        if plan != self.plan:
+            self.plan, self.written = plan, None
 
     def _add(self, *transforms: Transform) -> None:
-        self._write(replace(self.plan, root=(*self.plan.root, *transforms)))
+        self._take(replace(self.plan, root=(*self.plan.root, *transforms)))
 
     @property
     def nest(self) -> Nest:
@@ -144,11 +157,15 @@ class _Chain:
             return None
         self._block(rows)
         self._tile_products()
-        self._write(replace(self.plan, stored=worth_storing(self.kernel, self.plan)))
-        self._write(replace(self.plan, grouped=tuple(self._grouped()), lanes=self.widest))
+        grouped = tuple(self._grouped())
+        stored = worth_storing(self.kernel, self.plan, self.writer, ROW_BYTES)
         self._tile_output(rows)
+        self._take(replace(self.plan, stored=stored, grouped=grouped, lanes=self.widest))
         self._share_out()
-        return replace(self.plan, staged=tuple(self._staged()))
+        staged = tuple(self._staged())
+        if self.shared:
+            self._add(Parallel())
+        return replace(self.plan, staged=staged)
 
     def _needed_first(self) -> None:
         """Output loops that all held values depend on go outside of the others."""
@@ -190,7 +207,7 @@ class _Chain:
             others = range(position + 1, len(self.nest))
             order = Reorder((*range(position + 1), len(self.nest), *others))
             root = (*root, Split(axis, block), order)
-        self._write(replace(self.plan, root=root, held=held))
+        self._take(replace(self.plan, root=root, held=held))
 
     def _tile_products(self) -> None:
         """8 rows by two vectors for each held product."""
@@ -198,7 +215,7 @@ class _Chain:
             replace(one, transforms=self._tile(stage)) if is_tiled else one
             for one, is_tiled, stage in zip(self.plan.held, self.tiled, self.stages, strict=True)
         )
-        self._write(replace(self.plan, held=held))
+        self._take(replace(self.plan, held=held))
 
     def _tile(self, stage: Stage) -> tuple[Transform, ...]:
         axes = [axis for axis, size in enumerate(stage.sizes) if size > 1]
@@ -273,8 +290,9 @@ class _Chain:
         if first is None:
             return
         order = (first, *(n for n in range(len(self.nest)) if n != first))
-        moved = [] if first == 0 else [Reorder(order)]
-        self._add(*moved, Parallel())
+        if first > 0:
+            self._add(Reorder(order))
+        self.shared = True
 
     def _staged(self) -> Iterator[StageLoad]:
         """Operands whose neighbours along the lanes are far apart, copied in the order of lanes.
@@ -300,10 +318,8 @@ def _is_given(load: UOp) -> bool:
     return load.src[0].src[0].op is Op.PARAM
 
 
-def worth_storing(kernel: UOp, plan: Plan) -> tuple[int, ...]:
-    """Dear values that several loops read, where one row of them is small."""
-    writer = NestWriter(kernel, plan)
-    writer.build()
+def worth_storing(kernel: UOp, plan: Plan, writer: NestWriter, most: int) -> tuple[int, ...]:
+    """Dear values that several loops read, where a row of them takes at most so many bytes."""
     found: list[int] = []
     for number, node in enumerate(writer.candidate_order):
         dear = node.op in (Op.EXP2, Op.LOG2, Op.SIN)
@@ -312,6 +328,6 @@ def worth_storing(kernel: UOp, plan: Plan) -> tuple[int, ...]:
         trial = NestWriter(kernel, replace(plan, stored=(*found, number)))
         trial.build()
         stage = trial.stages[node]
-        if stage.place and math.prod(stage.sizes) * node.dtype.itemsize <= ROW_BYTES:
+        if stage.place and math.prod(stage.sizes) * node.dtype.itemsize <= most:
             found.append(number)
     return tuple(found)

@@ -20,10 +20,10 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
-from kernelet.lower.chains import chain_plan
+from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
-from kernelet.lower.nest import NestWriter, form_of_part
+from kernelet.lower.nest import form_of_part
 from kernelet.lower.running import Running, running_axis, running_transforms
 from kernelet.lower.searching import plan_scatter
 from kernelet.lower.stage import output_shape
@@ -281,7 +281,7 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if order is not None:
         plan = replace(analysis.plan, root=(Reorder(order),))
         analysis = Analysis(kernel, plan)
-    stored = _worth_storing(analysis)
+    stored = worth_storing(kernel, analysis.plan, analysis.writer, SCRATCH_BYTES)
     if stored:
         analysis = Analysis(kernel, replace(analysis.plan, stored=stored))
     planner = _Planner(analysis, target)
@@ -297,22 +297,6 @@ def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:
     needed = [analysis.stage_depends(variable) for variable in analysis.ranges]
     order = sorted(range(len(needed)), key=lambda position: not needed[position])
     return tuple(order) if order != list(range(len(needed))) else None
-
-
-def _worth_storing(analysis: Analysis) -> tuple[int, ...]:
-    """Dear values that several loops read, where one row of them is small."""
-    candidates = list(analysis.writer.candidate_order)
-    found: list[int] = []
-    for number, node in enumerate(candidates):
-        dear = node.op in (Op.EXP2, Op.LOG2, Op.SIN)
-        if not dear or analysis.writer.evaluations.get(node, 0) < 2:
-            continue
-        trial = NestWriter(analysis.kernel, replace(analysis.plan, stored=(*found, number)))
-        trial.build()
-        stage = trial.stages[node]
-        if stage.place and math.prod(stage.sizes) * node.dtype.itemsize <= SCRATCH_BYTES:
-            found.append(number)
-    return tuple(found)
 
 
 class _Planner:
