@@ -310,7 +310,8 @@ class Functions(Elementwise):
         terms = [scale * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12)]
         near = value * value.square()._polynomial(terms)
         size = value.abs()
-        t = (size * 0.5 + 1).reciprocal()
+        # As a product it is divided once; times a reciprocal would be a quotient in every term.
+        t = (size + 2).reciprocal() * 2
         far = 1 - (-size.square()).exp() * t * t._polynomial(_ERROR_TAIL)
         return (size < 0.9).where(near, (value < 0).where(-far, far))._known_as("erf", value)
 

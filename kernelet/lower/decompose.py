@@ -253,6 +253,16 @@ def maximum_with_number_is_selection(x: UOp, y: UOp) -> UOp | None:
     return (x < y).where(y, x) if y.arg == y.arg else None
 
 
+@rule(UPat(Op.MAX, (dtypes.float32, dtypes.float64), [UPat(name="x"), UPat(Op.NEG, name="y")]))
+def maximum_of_both_signs_has_no_sign(x: UOp, y: UOp) -> UOp | None:
+    """max(x, -x) -> x without its sign bit"""
+    if y.src[0] is not x:
+        return None
+    scalar = dtypes.uint32 if x.dtype.scalar is dtypes.float32 else dtypes.uint64
+    bits = x.bitcast(scalar.vec(x.dtype.lanes))
+    return (bits & ((1 << (scalar.itemsize * 8 - 1)) - 1)).bitcast(x.dtype)
+
+
 # ---- exponential, logarithm, sine ----
 
 
@@ -332,6 +342,7 @@ DECOMPOSITIONS = RuleSet(
     fused_sum_is_taken_apart,
     sum_with_negative_is_difference,
     maximum_with_number_is_selection,
+    maximum_of_both_signs_has_no_sign,
     scaled_power_of_two_is_exponential,
     shifted_sine_is_cosine,
     function_is_polynomial,

@@ -198,6 +198,17 @@ def test_a_quotient_is_rounded_once() -> None:
     assert found == [3.0] * 128
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
+def test_the_maximum_of_both_signs_is_the_size(dtype: DType) -> None:
+    x = variable("x", dtype.vec(7))
+    found = decompose(x.maximum(-x), CPU)
+    assert Op.MAX not in {node.op for node in found.toposort()}
+    values = [1.5, -1.5, -0.0, 0.0, math.inf, -math.inf]
+    *sizes, last = evaluate(found, {x: [*values, math.nan]})
+    assert sizes == [abs(value) for value in values]
+    assert math.isnan(last)
+
+
 def test_a_maximum_with_a_number_keeps_nan() -> None:
     x = variable("x", dtypes.float32.vec(5))
     node = decompose(x.maximum(1.0), CPU)
