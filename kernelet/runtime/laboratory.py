@@ -87,8 +87,12 @@ class Laboratory:
         return answer if isinstance(answer, bytes) else str(answer)
 
     def close(self) -> None:
-        """End the processes."""
-        self._threads.shutdown(cancel_futures=True)
+        """End the processes, whatever they are doing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.is_closed = True
+            worker.kill()
+        self._threads.shutdown()
         for worker in self._workers:
             worker.stop()
 
@@ -102,10 +106,13 @@ class _Worker:
         self._settings = {name: getattr(config.current(), name) for name in _SETTINGS}
         self._process: subprocess.Popen[bytes] | None = None
         self._here: _Bench | None = None
+        self.is_closed = False
 
     def ask(self, what: str, *arguments: object) -> object:
         """The answer to a request; the reason why there is none as a `str`."""
         process = self._process or self._start()
+        if self.is_closed:
+            return "the search has ended"
         if process is None:
             self._here = self._here or _Bench(self._driver)
             return self._here.answer(what, *arguments)
@@ -138,28 +145,39 @@ class _Worker:
                     stdout=subprocess.PIPE,
                     start_new_session=True,
                 )
+                if self.is_closed:
+                    self.kill()
                 assert self._process.stdout is not None
                 if self._process.stdout.read(1):
                     return self._process
                 problem = f"it ended with {self.stop()}"
-        if self._here is None:
+        if self._here is None and not self.is_closed:
             text = "search: no other process can be started, candidates run in this one"
             trace.emit("warning", "search", f"{text} ({problem})")
         return None
 
+    def kill(self) -> None:
+        """End the process at once, and the compiler that it may have started."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                if hasattr(os, "killpg"):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                else:
+                    self._process.kill()
+
     def stop(self) -> int:
-        """End the process, and the compiler that it may have started; its exit status."""
-        process, self._process = self._process, None
+        """The exit status of the process, which has ended or is about to."""
+        process = self._process
         if process is None:
             return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        self.kill()
+        self._process = None
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         return process.wait()
 
 

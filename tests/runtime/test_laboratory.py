@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -157,3 +158,19 @@ def test_processes_end_with_the_laboratory(device):
     laboratory.close()
     assert processes
     assert all(process.poll() is not None for process in processes)
+
+
+def test_closing_does_not_wait_for_what_is_under_way(tmp_path):
+    if driver("CPU").problem():
+        pytest.skip(driver("CPU").problem())
+    slow = tmp_path / "slow-cc"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    with Context(CC=str(slow), PARALLEL=1):
+        laboratory = Laboratory(driver("CPU"), limit=600)
+    running, waiting = (laboratory.compile(C_ADD, "add") for _ in range(2))
+    while not running.running() or laboratory._workers[0]._process is None:
+        time.sleep(0.01)
+    laboratory.close()
+    assert running.done()
+    assert waiting.cancelled()
