@@ -40,7 +40,9 @@ THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begu
 MANY_ROWS = 128
 MOST_HELD = 8  # partial sums may be so many times larger than a panel
 WIDE_PANEL = 256
-TILE_ROWS = 8
+TILE_ROWS = 8  # by two vectors: 16 sums in 32 registers
+FEW_TILE_ROWS = 6  # 12 sums in 16 registers
+MANY_REGISTERS = 32
 TILE_VECTORS = 2
 TILE_SUMS = 8  # sums under way, at least, to cover the latency of an addition
 FEW_ROWS = 16  # with fewer rows a panel is not read often enough
@@ -81,7 +83,7 @@ class Choice:
 
 def plan_contraction(analysis: Analysis, target: Target) -> Plan | None:
     """The plan of a kernel that is one contraction, unless dot products cost less."""
-    main = _main_site(analysis)
+    main = _main_site(analysis) if target.lanes(analysis.itemsize) > 1 else None
     if main is None:
         return None
     merged = _axes_that_run_as_one(analysis, main)
@@ -143,6 +145,7 @@ class _Contraction:
         self.target = target
         self.shape = analysis.kernel.src[0].src[1].shape
         self.widest = target.lanes(analysis.itemsize)
+        self.rows = TILE_ROWS if target.vector_registers >= MANY_REGISTERS else FEW_TILE_ROWS
         self.store = next(site for site in analysis.sites if site.stage == 0).target
         groups = analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
         self.outputs = [
@@ -187,7 +190,7 @@ class _Contraction:
         size = math.prod(axis.size for axis in lanes)
         width = min(self.widest, 1 << (size.bit_length() - 1))
         vectors = min(TILE_VECTORS, size // width)
-        rows = min(row.size, TILE_ROWS * TILE_VECTORS // vectors)
+        rows = min(row.size, self.rows * TILE_VECTORS // vectors)
         idle = _rounded(size, width * vectors) / size * _rounded(row.size, rows) / row.size
         weight = self.main.weight * idle / width
         cost = weight * max(1.0, TILE_SUMS / (rows * vectors))
@@ -291,7 +294,7 @@ class _Contraction:
         return (*groups[:start], joined, *groups[end + 1 :])
 
     def _splits(self, choice: Choice, lane: int, row: int, panel: int) -> list[Split]:
-        rows = _tile_rows(choice.row.size, TILE_ROWS * TILE_VECTORS // choice.vectors)
+        rows = _tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
         splits = [Split(row, rows, "unroll")]
         size = math.prod(axis.size for axis in choice.lanes)
         if panel < size and panel > choice.width * choice.vectors:
