@@ -274,10 +274,10 @@ class _Copy:
         spans = [sorted((f * atom.bounds.min, f * atom.bounds.max)) for atom, f in atoms.items()]
         low = int(sum(span[0] for span in spans))
         size = int(sum(span[1] for span in spans)) - low + 1
-        ranges = {variable for atom in atoms for variable in ranges_in(atom)}
+        steps = math.prod(_size(v) for v in {v for atom in atoms for v in ranges_in(atom)})
         # Lanes that are far apart get an axis of their own, to lie side by side in the copy.
         far = any(_is_vector(atom) and factor > 1 for atom, factor in atoms.items())
-        if len(atoms) > 1 and (far or size > math.prod(map(_size, ranges))):
+        if len(atoms) > 1 and (far or size > steps):
             return [axis for item in atoms.items() for axis in self._joined(dict([item]))]
         return [Axis(self._range(size), low, size, atoms)]
 
@@ -470,10 +470,16 @@ def _left_of(gate: UOp, known: Sequence[UOp]) -> UOp:
 
 
 def _is_factor(product: UOp, load: UOp) -> bool:
-    """Whether a product is 0 where the load is."""
+    """Whether a product is 0 where the load is: no other factor turns zeros into infinities."""
     if product is load:
         return True
-    return product.op in (Op.MUL, Op.CAST) and any(_is_factor(s, load) for s in product.src)
+    if product.op not in (Op.MUL, Op.CAST) or _is_steep(product):
+        return False
+    return any(_is_factor(source, load) for source in product.src)
+
+
+def _is_steep(value: UOp) -> bool:
+    return any(node.op in (Op.RECIPROCAL, Op.FDIV, Op.LOG2) for node in value.toposort())
 
 
 def _loops_around(block: UOp, load: UOp, depth: int) -> Chain:
