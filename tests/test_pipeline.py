@@ -1,12 +1,13 @@
 """Every pass leaves what its spec says, and whatever is spoiled in its result is noticed."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kernelet import pipeline
+from kernelet import Tensor, engine, pipeline
 from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
@@ -138,3 +139,74 @@ def test_operations_are_counted_by_trips_and_lanes() -> None:
     (kernel,) = pipeline.schedule(UOp.sink(matrix(0, 8, 16) * 2.0 + 1.0), "PYTHON").kernels
     assert pipeline.lower(kernel, TARGET).estimates.operations == 8 * 16 * 2
     assert pipeline.lower(kernel, TARGET).estimates.nbytes == 2 * 8 * 16 * 4
+
+
+def chain(length):
+    """A kernel of many elementwise ops one over the other."""
+    x = Tensor.zeros(64, 64).contiguous().realize()
+    value = x
+    for number in range(length):
+        value = (value * x + number).maximum(x)
+    return value
+
+
+def wide(length):
+    """A kernel with many arguments, padded and shifted."""
+    parts = [Tensor.zeros(64, 64).contiguous().realize() for _ in range(length)]
+    padded = [part.pad(((1, 0), (0, 0))).shrink(((0, 64), (0, 64))) for part in parts]
+    return sum(padded[1:], padded[0])
+
+
+def rows(length):
+    """A kernel with many reductions."""
+    x = Tensor.zeros(64, 64).contiguous().realize()
+    value = x
+    for number in range(length):
+        value = value * 2 + (x * (number + 1)).max(1, keepdim=True)
+    return value
+
+
+def steps_of(run, *given):
+    """How many functions are called."""
+    count = 0
+
+    def note(*_):
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        result = run(*given)
+    finally:
+        sys.setprofile(None)
+    return count, result
+
+
+def steps_by_pass(tensor):
+    """How many functions each pass calls for the only kernel of a tensor, and rendering."""
+    target = Target("CPU", vector_bytes=32, threads=2)
+    prepared = engine.prepare([tensor.uop])
+    counts, graph = {}, prepared.sink
+    for step in pipeline.KERNELIZE:
+        counts[step.name], graph = steps_of(step.run, graph, target)
+    cut = pipeline.cut_into_kernels
+    counts["cut"], plan = steps_of(cut, graph, "CPU", len(prepared.buffers))
+    (kernel,) = plan.kernels
+    counts["plan"], found = steps_of(pipeline.plan_kernel, kernel, target)
+    counts["loops"], block = steps_of(pipeline.write_nest, kernel, found)
+    for step in pipeline.LOWER:
+        counts[step.name], block = steps_of(step.run, block, target)
+    counts["linearize"], program = steps_of(pipeline.linearize, block, [])
+    for language in ("c", "llvm"):
+        render = importlib.import_module(f"kernelet.render.{language}").render
+        counts[language], _ = steps_of(render, program, "kernel")
+    return counts
+
+
+@pytest.mark.parametrize("make, length", [(chain, 30), (wide, 16), (rows, 6)])
+def test_every_pass_is_linear_in_the_graph(make, length):
+    with Context(VERIFY=0):
+        steps_by_pass(make(length))  # what is kept for later is made
+        once, twice = steps_by_pass(make(length)), steps_by_pass(make(2 * length))
+    growth = {name: twice[name] / count for name, count in once.items()}
+    assert max(growth.values()) < 2.5, growth

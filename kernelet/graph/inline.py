@@ -60,12 +60,13 @@ class Inliner:
         """The scalar value of `node` at `index`; on a stack of its own, for graphs may be deep."""
         root = Place(node, tuple(index), gate)
         stack = [root]
+        waiting: dict[Place, list[Place]] = {}
         while stack:
             place = stack[-1]
             if place in self.known:
                 stack.pop()
                 continue
-            needed = self._needed(place)
+            needed = waiting.get(place) or self._needed(place)
             if isinstance(needed, UOp):
                 self.known[place] = needed
                 stack.pop()
@@ -73,6 +74,8 @@ class Inliner:
             missing = [part for part in needed if part not in self.known]
             if missing:
                 stack.extend(reversed(missing))
+                if place.node.op is not Op.GATHER:  # whose place is known after its index
+                    waiting[place] = needed
                 continue
             self.known[place] = _combine(place, [self.known[part] for part in needed], needed)
             stack.pop()
