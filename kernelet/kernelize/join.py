@@ -4,7 +4,9 @@ In:  the calls of a schedule in order, and its slots.
 Out: fewer calls, in an order that keeps each read before the write that ends its value.
 
 Elementwise calls that touch the same elements share one nest, which reads them once: a parameter
-and its moments; so do sums of the same elements to results of the same shape. Small updates of any shapes follow each other in one kernel: all biases of a model.
+and its moments; so do sums of the same elements to results of the same shape, also where one
+needs the result of the other: a mean and a variance. Small updates of any shapes follow each
+other in one kernel: all biases of a model.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, substitute
 from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.cut import numbered, reductions_of
-from kernelet.kernelize.overlap import reads_in_place
+from kernelet.kernelize.overlap import reads_in_place, reads_own_result
 from kernelet.kernelize.schedule import Call, Slot
 
 MOST_MEMORIES = 32  # of one kernel; more is slow to compile
@@ -177,7 +179,10 @@ class _Joiner:
                 return False
         first, second = self.statements[early].stores, self.statements[late].stores
         pairs = itertools.chain(itertools.product(first, second), itertools.product(second, first))
-        return all(reads_in_place(one.src[1], other.src[0]) for one, other in pairs)
+        return all(
+            reads_in_place(one.src[1], other.src[0]) or reads_own_result(one.src[1], other.src[0])
+            for one, other in pairs
+        )
 
     def _may_join(self, left: _Group, right: _Group) -> bool:
         """Whether no other call must run between the two, and the kernel stays small."""
@@ -238,7 +243,8 @@ class _Joiner:
                 readers = self.users[slot] & ~(1 << number)
                 if slot in self.kept or readers & ~members or not readers:
                     found.append(store)
-        return found
+        alike = len({store.src[1].shape for store in found}) == 1
+        return found if alike else [_without_ones(store) for store in found]
 
     def _in_order(self, parts: list[list[int]]) -> list[list[int]]:
         """The parts, each after those that must run before it."""
@@ -258,6 +264,18 @@ class _Joiner:
 def _with_values(store: UOp, values: dict[UOp, UOp]) -> UOp:
     target, value = store.src
     return UOp(Op.STORE, dtypes.void, (target, substitute(value, values)))
+
+
+def _long(shape: Shape) -> Shape:
+    """The sizes of the axes that have more than one element."""
+    return tuple(dim for dim in shape if dim != 1)
+
+
+def _without_ones(store: UOp) -> UOp:
+    shape = _long(store.src[1].shape)
+    return store.replace(
+        src=tuple(UOp(Op.RESHAPE, part.dtype, (part,), shape) for part in store.src)
+    )
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -293,7 +311,7 @@ def _statement(stores: Sequence[UOp]) -> _Statement | None:
     sums = reductions_of(stores) if stores else None
     if sums is None or len(sums) > 1 or (sums and len(stores) > 1):
         return None
-    shape = stores[0].src[1].shape
+    shape = _long(stores[0].src[1].shape)
     # With a sum, what it reads is what counts: a whole operand of it.
     views = {} if sums else dict.fromkeys(store.src[0] for store in stores)
     stack = [node.src[0] for node in sums] or [store.src[1] for store in stores]
@@ -303,10 +321,12 @@ def _statement(stores: Sequence[UOp]) -> _Statement | None:
         if node in seen:
             continue
         seen.add(node)
-        if node.op in ELEMENTWISE:
-            stack += node.src
-        elif _is_whole_view(node):
-            views[node] = None
+        # Reshaped is the same elements in the same order.
+        whole = base_of(node, {Op.RESHAPE})
+        if whole.op in ELEMENTWISE:
+            stack += whole.src
+        elif _is_whole_view(whole):
+            views[whole] = None
     is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
     form = (shape, *[(node.src[0].shape, node.arg.axes) for node in sums])
     return _Statement(tuple(stores), shape, form, tuple(views), is_update and not sums)

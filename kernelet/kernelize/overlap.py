@@ -7,12 +7,19 @@ Out: the same graph; a written value that reads its own target elsewhere is comp
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import ZERO, index_of
+from kernelet.graph.infer import Shape
+from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.uop import UOp
+from kernelet.graph.uop import RangeArg, UOp
 from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory, storage_of
+
+MOST_PLACES = 200
 
 
 def separate_overlaps(sink: UOp) -> UOp:
@@ -49,6 +56,49 @@ def reads_in_place(value: UOp, target: UOp) -> bool:
             continue
         keeps = same_place and node.op in ELEMENTWISE
         stack += [(source, keeps) for source in node.src]
+    return True
+
+
+def reads_own_result(value: UOp, target: UOp) -> bool:
+    """Whether each result reads of a target, also inside its reductions, its own element alone.
+
+    y = sum_k x[i, k];  z = sum_k (x[i, k] - y[i])**2
+    """
+    storage = storage_of(target)
+    numbers = itertools.count()
+
+    def opened(shape: Shape) -> tuple[UOp, ...]:
+        return tuple(
+            UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(next(numbers), "loop"))
+            if dim != 1
+            else ZERO
+            for dim in shape
+        )
+
+    own = opened(value.shape)
+    long = [at for at in own if at is not ZERO]
+    stack = [(value, own)]
+    seen = set(stack)
+    while stack:
+        node, index = stack.pop()
+        # Axes of one element come and go.
+        if node is target and [at for at in index if at is not ZERO] == long:
+            continue
+        if is_memory(node) or node.op is Op.GATHER:
+            if storage in node.toposort() or storage_of(node) is storage:
+                return False
+            continue
+        if node.op is Op.REDUCE:
+            inner = opened(node.src[0].shape)
+            axes = node.arg.axes
+            index = tuple(inner[n] if n in axes else part for n, part in enumerate(index))
+        elif node.op in MOVEMENT:
+            index, _ = movement_index(node, index)
+        below = [(source, index) for source in node.src if (source, index) not in seen]
+        stack += below
+        seen.update(below)
+        if len(seen) > MOST_PLACES:
+            return False
     return True
 
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from kernelet import Tensor, pipeline
+from kernelet import GlobalCounters, Tensor, pipeline
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -266,3 +266,20 @@ def test_writes_to_shared_memory_do_what_they_do_one_by_one(seed):
     Tensor.realize(*got)
     for mine, yours in zip(got, want, strict=True):
         np.testing.assert_allclose(mine.numpy(), yours, rtol=1e-5, atol=1e-5)
+
+
+# ---- results that results need ----
+
+
+def test_a_mean_and_a_variance_are_one_kernel() -> None:
+    x = np.random.default_rng(0).standard_normal((6, 3, 300), np.float32)
+    node = Tensor(x).realize()
+    mean = node.mean((0, 2), keepdim=True).contiguous()
+    variance = ((node - mean) ** 2).mean((0, 2)).contiguous()
+    scaled = (node - mean) * (variance.reshape(1, 3, 1) + 1e-5).rsqrt()
+    before = GlobalCounters.kernel_count
+    Tensor.realize(mean, variance, scaled)
+    assert GlobalCounters.kernel_count == before + 2
+    np.testing.assert_allclose(variance.numpy(), x.var((0, 2)), rtol=1e-5)
+    want = (x - x.mean((0, 2), keepdims=True)) / np.sqrt(x.var((0, 2), keepdims=True) + 1e-5)
+    np.testing.assert_allclose(scaled.numpy(), want, rtol=1e-3, atol=1e-5)

@@ -4,9 +4,9 @@ import pytest
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.overlap import read_copies, separate_overlaps, storage_of
+from kernelet.kernelize.overlap import read_copies, reads_own_result, separate_overlaps, storage_of
 from tests.kernelize.graphs import after, contiguous, write
-from tests.lower.pseudocode import expand, flip, memory, permute, reduce, shrink
+from tests.lower.pseudocode import expand, flip, memory, permute, reduce, reshape, shrink
 
 X, Y = memory(0, 8), memory(1, 8)
 TWICE = X * 2.0
@@ -74,3 +74,32 @@ def test_targets_stay_the_memory_itself_in_every_state() -> None:
     saved = contiguous(once)
     changed = after(once, write(shrink(once, (0, 4)), shrink(saved, (4, 8))))
     assert graph is UOp.sink(contiguous(saved + changed))
+
+
+# ---- results that results need ----
+
+ROWS, MEANS = memory(0, 5, 4), memory(1, 5, 1)
+
+
+def spread(value: UOp) -> UOp:
+    return expand(value, 5, 4)
+
+
+def test_a_reduction_that_takes_away_its_own_mean_reads_its_own_result() -> None:
+    away = ROWS - spread(MEANS)
+    assert reads_own_result(reduce(away * away, Op.ADD, 1), MEANS)
+    assert reads_own_result(reshape(reduce(reshape(away, 5, 2, 2), Op.ADD, 1, 2), 5), MEANS)
+    assert reads_own_result(reduce(ROWS, Op.ADD, 1), MEANS)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        reduce(ROWS - spread(flip(MEANS, 0)), Op.ADD, 1),
+        reduce(ROWS, Op.ADD, 1) + expand(reduce(MEANS, Op.ADD, 0), 5, 1),
+        reduce(ROWS - spread(memory(1, 5, 1) * 1.0 + flip(MEANS, 0)), Op.ADD, 1),
+    ],
+    ids=["of another row", "of all rows", "of both"],
+)
+def test_other_reductions_read_other_results(value: UOp) -> None:
+    assert not reads_own_result(value, MEANS)
