@@ -62,29 +62,24 @@ class Interpolation(Reduction, Indexing):
         """(axis, size, old elements for each new one) for each axis that changes."""
         given = scale if size is None else size
         space = self.ndim - 2
-        count = space if isinstance(given, int | float) or given is None else len(given)
-        if given is None or (size is not None and scale is not None) or not 0 < count <= self.ndim:
+        numbers = (given,) * space if isinstance(given, int | float) else tuple(given or ())
+        if (size is None) == (scale is None) or not 0 < len(numbers) <= self.ndim:
             raise ArgumentError(
                 f"interpolate: size={size}, scale_factor={scale} for a tensor of shape "
                 f"{show_shape(self.shape)}. Give one of the two, with a number for each axis."
             )
-        first = self.ndim - count
-        lengths = [known(dim) for dim in self.shape[first:]]
-        numbers = (given,) * count if isinstance(given, int | float) else tuple(given)
-        if size is None:
-            scales = [Fraction(number).limit_denominator(_FINEST) for number in numbers]
-            sizes = [math.floor(old * by) for old, by in zip(lengths, scales, strict=True)]
-            paces = [1 / by if by else Fraction(1) for by in scales]
-        else:
-            sizes = [int(number) for number in numbers]
-            paces = [Fraction(old, max(new, 1)) for old, new in zip(lengths, sizes, strict=True)]
-        if min(sizes) < 1:
-            raise ArgumentError(
-                f"interpolate: the size would be {tuple(sizes)}. Each axis needs at least 1 "
-                "element."
-            )
-        wanted = enumerate(zip(sizes, paces, strict=True), first)
-        return [(axis, new, pace) for axis, (new, pace) in wanted if pace != 1]
+        wanted = []
+        for axis, number in enumerate(numbers, self.ndim - len(numbers)):
+            old, by = known(self.shape[axis]), Fraction(number).limit_denominator(_FINEST)
+            new = int(number) if scale is None else math.floor(old * by)
+            if new < 1:
+                raise ArgumentError(
+                    f"interpolate: axis {axis} would have size {new}. Give at least 1."
+                )
+            pace = Fraction(old, new) if scale is None else 1 / by
+            if pace != 1:
+                wanted.append((axis, new, pace))
+        return wanted
 
     def _resized_nearest(self, axis: int, size: int, pace: Fraction, exact: bool) -> Self:
         if pace.numerator == 1:
