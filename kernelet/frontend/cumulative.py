@@ -3,9 +3,13 @@
 In:  tensors.
 Out: `Cumulative`: cumsum, cumprod, cummax, cummin, logcumsumexp.
 
-An axis is cut into short blocks. Inside a block every element reduces what a triangular mask
-leaves of it; what all blocks before add up to is the same problem over the blocks' totals. So the
-work for one element is the length of a block, and no more memory is needed than for the result.
+Each is its plain formula: a reduction of what a triangular mask leaves of the axis. Lowering finds
+that such a reduction goes on from result to result, so it is one pass (`graph/scan.py`). A long
+axis alone is cut into parts, which threads share.
+
+Where the derivative of the formula is no such pass, and for the logarithm of sums, the axis is cut
+into short blocks instead: inside a block every element reduces a triangle, what all blocks before
+add up to is the same problem over the blocks' totals.
 """
 
 from __future__ import annotations
