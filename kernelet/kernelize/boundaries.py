@@ -29,7 +29,8 @@ SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
 ROW_BYTES = 1 << 17  # the same for a row of a product, of which a tile of rows is kept
 CHAINED_BYTES = 1 << 18  # a product of more is dearer to store and to load than its sums,
 CHAINED_TERMS = 128  # where they have at most so many terms
-CHAINED_GROWTH = 2  # and the operands are smaller by this factor
+CHAINED_GROWTH = 2  # and the operands are smaller by this factor, or the rows are read again
+CHAINED = 2
 REPEATED_ELEMENTS = 1 << 14  # reductions up to this size may be done again in each kernel
 SERIAL_ELEMENTS = 1 << 12  # work up to this size needs no threads
 SHARED_PRODUCTS = 1 << 22  # from so many products on, a contraction has a kernel of its own
@@ -88,7 +89,9 @@ class _Boundaries:
         self.counts = 0
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
-        self.chained: dict[UOp, bool] = {}  # whether there is a product in it that is no buffer
+        self.chained: dict[
+            UOp, int
+        ] = {}  # how well a product in it may be scratch, see `_chaining`
         self.rows: set[UOp] = set()  # operands of contractions that are scratch, row by row
         self.readers: dict[UOp, list[UOp]] = {node: [] for node in self.order}
         for node in self.order:
@@ -103,7 +106,7 @@ class _Boundaries:
     def _measure(self, node: UOp) -> None:
         """The cost of one element computed inline, and the reductions in it."""
         if is_memory(node) or node.op in (Op.PARAM, Op.ASSIGN, Op.SINK):
-            self.cost[node], self.reduces[node], self.chained[node] = 1, 0, False
+            self.cost[node], self.reduces[node], self.chained[node] = 1, 0, 0
             return
         cost = sum(self.cost[source] for source in node.src)
         if node.op in ELEMENTWISE:
@@ -114,9 +117,11 @@ class _Boundaries:
         if node.op is Op.REDUCE:
             inside = numel(node.shape)
             cost = 1
-        self.chained[node] = any(self.chained[source] for source in node.src)
+        self.chained[node] = max((self.chained[source] for source in node.src), default=0)
         if node.op is Op.REDUCE and is_contraction(node):
-            self.chained[node] = _is_chainable(node)
+            self.chained[node] = _chaining(node)
+        elif node.op is Op.REDUCE and self.chained[node]:
+            self.chained[node] = CHAINED
         self.cost[node], self.reduces[node] = min(cost, MOST_COST), inside
 
     # ---- walking from readers to what they read ----
@@ -319,7 +324,7 @@ class _Boundaries:
             if self._ends(node, kernel):
                 main = self.ending.setdefault(kernel, node)
                 return main is node or numel(node.src[0].shape) < SHARED_PRODUCTS
-            if not self.chained[node]:
+            if self.chained[node] < (CHAINED if len(readings) == 1 else 1):
                 return False
             limit = ROW_BYTES
         depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
@@ -350,7 +355,7 @@ class _Boundaries:
         sum_t softmax(q @ k)[i, t] * v[t, j]: a row of scores is needed by all j, for one i only.
         """
         readings = self.readings.get(node, {}).get(kernel, {})
-        if not self.chained[node] or len(readings) != 1 or not _is_large(node):
+        if self.chained[node] < CHAINED or len(readings) != 1 or not _is_large(node):
             return False
         ((index, chain),) = readings.items()
         if any(part is not ZERO and part.op is not Op.RANGE for part in index):
@@ -431,14 +436,16 @@ def _is_large(node: UOp) -> bool:
     return sizes and numel(node.shape) * node.dtype.itemsize >= CHAINED_BYTES
 
 
-def _is_chainable(node: UOp) -> bool:
+def _chaining(node: UOp) -> int:
     """Whether an element of a product costs less to compute than to store and load.
 
-    Where what it is made of is as large, a chain saves little: layers of a network stay apart.
+    1 where that is so only if the rows are read several times, as by a softmax: where operands are
+    as large as the product, layers of a network for one, there is little to save.
     """
     terms = numel(node.src[0].shape) // max(numel(node.shape), 1)
-    grows = numel(node.shape) >= CHAINED_GROWTH * elements_read(node)
-    return terms <= CHAINED_TERMS and grows and _is_large(node)
+    if terms > CHAINED_TERMS or not _is_large(node):
+        return 0
+    return CHAINED if numel(node.shape) >= CHAINED_GROWTH * elements_read(node) else 1
 
 
 def max_dim_of(variable: UOp) -> int:

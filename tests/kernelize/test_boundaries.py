@@ -154,6 +154,12 @@ def test_the_softmax_of_a_product_is_one_kernel() -> None:
     assert stored(softmax(multiplied(512, 64, 512))) == []
 
 
+def test_rows_that_are_read_again_are_kept_where_operands_are_as_large() -> None:
+    assert stored(attention(128, 64)) == []
+    scores = multiplied(512, 64, 128).maximum(number(0.0, 512, 128))
+    assert scores in stored(product(scores, memory(2, 64, 128)))
+
+
 def test_layers_of_a_network_stay_apart() -> None:
     hidden = multiplied(4096, 64, 128).maximum(number(0.0, 4096, 128))
     assert hidden in stored(product(hidden, memory(2, 10, 128)))
