@@ -20,6 +20,7 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import (
+    Follow,
     GroupLanes,
     Loop,
     Nest,
@@ -140,13 +141,22 @@ def _with_root(plan: Plan, facts: Facts, root: Sequence[Transform]) -> Iterator[
     """
     nest = facts.nest(plan)
     kept: list[Transform] = []
+    followed = {transform.axis for transform in root if isinstance(transform, Follow)}
     for transform in root:
         changed = _mended(transform, nest)
-        if isinstance(changed, Split) and not _is_possible(changed, nest, facts):
+        if isinstance(changed, Split) and (
+            changed.axis in followed or not _is_possible(changed, nest, facts)
+        ):
             return
-        if changed is not None:
+        if isinstance(changed, Parallel) and nest[0].axis in followed:
+            return
+        if changed is None:
+            continue
+        try:
             nest = changed.apply(nest)
-            kept.append(changed)
+        except (AssertionError, ValueError):  # there is no such loop, or it cannot be cut
+            return
+        kept.append(changed)
     if math.prod(_size(loop) for loop in nest if loop.kind == "unroll") <= MOST_COPIES:
         yield replace(plan, root=tuple(kept))
 
@@ -200,6 +210,17 @@ def _tile_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
             yield from _with_root(plan, facts, (*before, *changed, *after))
 
 
+def _scan_lanes(plan: Plan, facts: Facts) -> Iterator[Plan]:
+    """A scan runs along its axis with more or fewer lanes."""
+    for n, follow in enumerate(plan.root):
+        if not isinstance(follow, Follow):
+            continue
+        for lanes in (follow.lanes // 2, follow.lanes * 2):
+            if 1 <= lanes <= facts.widest:
+                changed = replace(follow, lanes=lanes)
+                yield from _with_root(plan, facts, (*plan.root[:n], changed, *plan.root[n + 1 :]))
+
+
 def _more_copies(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """An axis gets copies in the register tile: for i in 64  ->  for i in 32: for j in 2 (unroll)"""
     splits = [transform for transform in plan.root if isinstance(transform, Split)]
@@ -208,7 +229,9 @@ def _more_copies(plan: Plan, facts: Facts) -> Iterator[Plan]:
     for axis in dict.fromkeys(loop.axis for loop in facts.nest(plan)):
         for copies in (2, 4) if axis not in done else ():
             split = Split(axis, copies * lanes.get(axis, 1), "unroll")
-            yield from _with_root(plan, facts, (split, *plan.root))
+            first = [transform for transform in plan.root if isinstance(transform, Follow)]
+            rest = [transform for transform in plan.root if transform not in first]
+            yield from _with_root(plan, facts, (*first, split, *rest))
 
 
 def _other_lanes(plan: Plan, facts: Facts) -> Iterator[Plan]:
@@ -332,6 +355,7 @@ def _held_values(plan: Plan, facts: Facts) -> Iterator[Plan]:
 
 CHANGES: tuple[Change, ...] = (
     _tile_sizes,
+    _scan_lanes,
     _more_copies,
     _other_lanes,
     _loop_orders,

@@ -30,13 +30,15 @@ from kernelet.lower.transforms import (
     StageLoad,
 )
 from tests.lower.pseudocode import kernel, memory, product, reduce, softmax
+from tests.lower.test_scan import scan
 
 WIDE = Target("CPU", vector_bytes=32, threads=2)
 MATMUL = kernel(product(memory(1, 64, 48), memory(2, 96, 48)))
 ROWS = kernel(reduce(memory(1, 100, 64), Op.ADD, 1))
 SOFTMAX = kernel(softmax(memory(1, 64, 100)))
 PLAIN = kernel(memory(1, 40, 50) * 2.0)
-ALL = {"matmul": MATMUL, "rows": ROWS, "softmax": SOFTMAX, "plain": PLAIN}
+SCAN = scan(512, rows=512)
+ALL = {"matmul": MATMUL, "rows": ROWS, "softmax": SOFTMAX, "plain": PLAIN, "scan": SCAN}
 
 
 def around(graph: UOp, **changes: object) -> list[Plan]:
