@@ -283,3 +283,25 @@ def test_a_mean_and_a_variance_are_one_kernel() -> None:
     np.testing.assert_allclose(variance.numpy(), x.var((0, 2)), rtol=1e-5)
     want = (x - x.mean((0, 2), keepdims=True)) / np.sqrt(x.var((0, 2), keepdims=True) + 1e-5)
     np.testing.assert_allclose(scaled.numpy(), want, rtol=1e-3, atol=1e-5)
+
+
+def test_parts_may_have_bound_sizes():
+    first, second = Tensor([0.0] * 6).realize(), Tensor([[0.0, 0.0]] * 6).realize()
+    size = Variable("n", 1, 6)
+
+    @TinyJit
+    def step(n):
+        top, rows = first[:n], second[:n]
+        top.assign(top + 1)
+        rows.assign(rows * 2 + 1)
+        Tensor.realize(first, second)
+
+    want, wanted = np.zeros(6), np.zeros((6, 2))
+    for n in (3, 5, 2, 6, 1):
+        before = GlobalCounters.kernel_count
+        step(size.bind(n))
+        assert GlobalCounters.kernel_count == before + 1
+        want[:n] += 1
+        wanted[:n] = wanted[:n] * 2 + 1
+    assert first.tolist() == want.tolist()
+    assert second.tolist() == wanted.tolist()
