@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from kernelet import GlobalCounters, Tensor, pipeline
+from kernelet import GlobalCounters, Tensor, TinyJit, Variable, pipeline
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
