@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
@@ -29,12 +30,42 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower.loops import statements_of
 from kernelet.lower.transforms import BlockSum
+
+LARGEST_PARTS = 1 << 24  # bytes
 
 
 def block_sum(block: UOp, blocked: BlockSum) -> UOp:
     """The program with its sum cut; unchanged where it does not have the form above."""
-    return _inside(block, blocked.depth, lambda loop: _cut(block, loop, blocked.size) or [loop])
+    program = _Program(block)
+    return _inside(block, blocked.depth, lambda loop: _cut(program, loop, blocked.size) or [loop])
+
+
+class _Program:
+    """Loops and scratch that the program does not have yet, and which it uses where."""
+
+    def __init__(self, block: UOp) -> None:
+        nodes = block.toposort()
+        loops = (node.arg.number for node in nodes if node.op is Op.RANGE)
+        scratch = (node.arg.number for node in nodes if node.op is Op.SCRATCH)
+        self.loops = itertools.count(1 + max(loops, default=0))
+        self.scratch = itertools.count(1 + max(scratch, default=0))
+        self.uses = _uses_in(block)
+
+    def is_all_in(self, loop: UOp, memories: Iterable[UOp]) -> bool:
+        """Whether nothing outside of a loop uses the memories."""
+        inside = _uses_in(loop)
+        return all(self.uses[memory] == inside[memory] for memory in memories)
+
+
+def _uses_in(statement: UOp) -> Counter[UOp]:
+    """How many statements use each memory."""
+    return Counter(
+        memory
+        for part, _ in statements_of(statement)
+        for memory in {node.src[0] for node in part.toposort() if node.op is Op.INDEX}
+    )
 
 
 def _inside(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> UOp:
@@ -51,7 +82,7 @@ def _inside(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> U
     return statement.replace(src=tuple(parts))
 
 
-def _cut(block: UOp, loop: UOp, size: int) -> list[UOp] | None:
+def _cut(program: _Program, loop: UOp, size: int) -> list[UOp] | None:
     """The nests that take the place of one: start, parts, end."""
     around: list[UOp] = []
     body = [loop]
@@ -68,19 +99,23 @@ def _cut(block: UOp, loop: UOp, size: int) -> list[UOp] | None:
         node.src[0].src[0] for part in start for node in part.toposort() if node.op is Op.STORE
     }
     count = total.src[0].src[0]
-    if not stores or count.op is not Op.CONST or count.arg % size or count.arg == size:
+    known = all(variable.src[0].op is Op.CONST for variable in (*around, total.src[0]))
+    # Sums that are read after all loops have room for all results already.
+    kept = all(memory.op is Op.SCRATCH for memory in stores) and program.is_all_in(loop, stores)
+    if not (stores and kept and known) or count.arg % size or count.arg == size:
+        return None
+    results = math.prod(variable.src[0].arg for variable in around)
+    if sum(results * memory.arg.size * memory.dtype.itemsize for memory in stores) > LARGEST_PARTS:
         return None
     accumulators = sorted(stores, key=lambda memory: memory.arg.number)
-    return _Parts(block, tuple(around), accumulators).write(start, total, end, size)
+    return _Parts(program, tuple(around), accumulators).write(start, total, end, size)
 
 
 class _Parts:
     """The partial sums of all accumulators, for each iteration of the loops around them."""
 
-    def __init__(self, block: UOp, around: Chain, accumulators: Sequence[UOp]) -> None:
-        nodes = block.toposort()
-        self.numbers = itertools.count(1 + max(n.arg.number for n in nodes if n.op is Op.RANGE))
-        number = 1 + max(node.arg.number for node in nodes if node.op is Op.SCRATCH)
+    def __init__(self, program: _Program, around: Chain, accumulators: Sequence[UOp]) -> None:
+        self.program = program
         self.around = around
         sizes = [variable.src[0].arg for variable in around]
         self.parts = {
@@ -88,9 +123,9 @@ class _Parts:
                 Op.SCRATCH,
                 memory.dtype,
                 (),
-                ScratchArg(number + n, memory.arg.size * math.prod(sizes)),
+                ScratchArg(next(program.scratch), memory.arg.size * math.prod(sizes)),
             )
-            for n, memory in enumerate(accumulators)
+            for memory in accumulators
         }
         self.base = ZERO
         for variable, size in zip(around, sizes, strict=True):
@@ -125,7 +160,8 @@ class _Parts:
     def _range(self, size: int, kind: str) -> UOp:
         if size == 1:
             return ZERO
-        return UOp(Op.RANGE, dtypes.index, (index_const(size),), RangeArg(next(self.numbers), kind))
+        arg = RangeArg(next(self.program.loops), kind)
+        return UOp(Op.RANGE, dtypes.index, (index_const(size),), arg)
 
     def _address(self, place: UOp) -> UOp:
         accumulator, offset = place.src

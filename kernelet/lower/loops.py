@@ -132,8 +132,10 @@ def _run_as_one(outer: UOp, inner: UOp, body: Sequence[UOp]) -> bool:
 
 
 def _indices(statements: Iterable[UOp]) -> Iterable[UOp]:
-    """The indices in all addresses, conditions and numbers computed from loops."""
+    """The indices in all addresses, conditions, sizes and numbers computed from loops."""
     for node in dict.fromkeys(n for statement in statements for n in statement.toposort()):
+        if node.op is Op.RANGE:
+            yield node.src[0]  # a loop may end where another one says
         if node.dtype is dtypes.index and node.op is not Op.INDEX:
             continue
         for source in node.src:
