@@ -40,6 +40,7 @@ THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begu
 MANY_ROWS = 128
 MOST_HELD = 8  # partial sums may be so many times larger than a panel
 WIDE_PANEL = 256
+SHORT_SUM = 4  # products with shorter sums are bound by memory, as an outer product is
 TILE_ROWS = 8  # by two vectors: 16 sums in 32 registers
 FEW_TILE_ROWS = 6  # 12 sums in 16 registers
 MANY_REGISTERS = 32
@@ -50,8 +51,8 @@ COPY_COST = 2.0  # moving a vector into a panel
 GATHER_COST = 2.0  # moving one element
 SCATTER_COST = 1.5  # storing one element
 LONG_DOT = 64  # along an axis this long dot products can be as good
-DOT_COST = 1.1
-FINISH_COST = 24.0  # joining the lanes of one sum
+DOT_COST = 1.0
+FINISH_COST = 16.0  # joining the lanes of one sum
 MASKED_ROW = 0.2  # how much slower numbers are that come from a halo instead of straight rows
 
 
@@ -106,6 +107,8 @@ def _main_site(analysis: Analysis) -> Site | None:
     slots = {load.src[0].src[0].arg.slot for load in main.loads}
     loops = set(itertools.chain(*(site.loops for site in analysis.sites)))
     known = all(variable.src[0].op is Op.CONST for variable in loops)
+    if known and math.prod(size_of(v) for v in main.loops if v.arg.kind == "reduce") < SHORT_SUM:
+        return None
     return main if known and len(main.loads) == len(slots) == 2 else None
 
 
@@ -255,34 +258,34 @@ class _Contraction:
         lane, row = number[choice.lanes[-1].group], number[choice.row.group]
         panel, steps = self._panel(choice)
         splits = self._splits(choice, lane, row, panel)
-        nest = apply_transforms(root_nest(self.analysis.kernel, Plan(merged=groups)), splits)
-        loops = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
-        along = [n for n in loops if nest[n].axis == lane]
+        whole = root_nest(self.analysis.kernel, Plan(merged=groups))
         moving = {number[o.group] for o in self.outputs if o.shares_with(choice.lanes[-1])}
-        outer = [n for n in loops if nest[n].axis in moving and n not in along]
-        if len(choice.lanes) == 1 or len(along) > 1:
-            outer += along[:1]
-        inner = [n for n in loops if n not in outer and n not in along]
-        inner.sort(key=lambda n: nest[n].axis != row)
-        outer, inner = self._threads(outer, inner, nest)
-        along = [n for n in along if n not in outer]
-        transforms: list[Transform] = [*splits]
-        transforms.append(
-            Reorder(tuple(dict.fromkeys([*outer, *along, *inner, *range(len(nest))])))
-        )
-        if loops and self.target.threads > 1 and self.analysis.work >= THREAD_WORK:
+        order = _Order(apply_transforms(whole, splits), lane, row, moving, len(choice.lanes) > 1)
+        threads = self.target.threads
+        if (
+            threads > 1
+            and not order.shares_out(threads)
+            and choice.row.size % (threads * splits[0].factor) == 0
+        ):
+            # Each thread takes some of the rows, and has a panel of its own.
+            splits.insert(0, Split(row, choice.row.size // threads))
+            nest = apply_transforms(whole, splits)
+            order = _Order(nest, lane, row, {*moving, row}, len(choice.lanes) > 1)
+        order.share_out(threads)
+        transforms: list[Transform] = [*splits, Reorder(tuple(order.all()))]
+        if order.loops and threads > 1 and self.analysis.work >= THREAD_WORK:
             transforms.append(Parallel())
-        blocked = BlockSum(len(outer), steps) if steps and along + inner else None
-        depth = len(outer) + (blocked is not None)
+        rest = order.along + order.inner
+        blocked = BlockSum(len(order.outer), steps) if steps and rest else None
+        depth = len(order.outer) + (blocked is not None)
+        inside = depth + len(order.along) + any(order.axis(n) == row for n in order.inner[:1])
         return replace(
             self.analysis.plan,
             merged=groups,
             root=tuple(transforms),
             lanes=self.widest,
             blocked=blocked,
-            staged=self._staged(
-                choice, depth, depth + len(along) + (nest[inner[0]].axis == row if inner else 0)
-            ),
+            staged=self._staged(choice, depth, inside),
         )
 
     def _groups(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
@@ -345,21 +348,6 @@ class _Contraction:
         steps = steps_for(best)
         return best, steps if steps < reduced[0] else 0
 
-    def _threads(
-        self, outer: list[int], inner: list[int], nest: Nest
-    ) -> tuple[list[int], list[int]]:
-        """The first loop that keeps all threads busy goes outermost."""
-        threads = self.target.threads
-        sizes = {n: _whole(nest[n].size) for n in (*outer, *inner)}
-
-        def is_even(n: int) -> bool:
-            return sizes[n] >= 4 * threads or sizes[n] % threads == 0
-
-        found = [n for n in outer if is_even(n)] or [n for n in inner if is_even(n)]
-        first = found[0] if found else max(outer or inner, key=lambda n: sizes[n], default=None)
-        front = [n for n in (*outer, *inner) if n == first]
-        return front + [n for n in outer if n != first], [n for n in inner if n != first]
-
     def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
         """Panels, with the halo that fills them; then the other operand if it has masks."""
         staged = []
@@ -370,6 +358,55 @@ class _Contraction:
             if not moves and len(load.src) == 2:
                 staged.append(StageLoad(load.src[0].src[0].arg.slot, inside))
         return tuple(staged)
+
+
+class _Order:
+    """The loops around a tile, as numbers: those outside of the panel, along it, inside of it."""
+
+    def __init__(self, nest: Nest, lane: int, row: int, moving: set[int], is_joined: bool) -> None:
+        self.nest = nest
+        self.loops = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
+        self.along = [n for n in self.loops if nest[n].axis == lane]
+        self.outer = [n for n in self.loops if nest[n].axis in moving and n not in self.along]
+        # Of the loops over rows only the first, which shares them out, may be outside.
+        self.outer = [n for n in self.outer if nest[n].axis != row or n == self._first(row)]
+        if not is_joined or len(self.along) > 1:
+            self.outer += self.along[:1]
+        self.along = [n for n in self.along if n not in self.outer]
+        rest = [n for n in self.loops if n not in self.outer and n not in self.along]
+        self.inner = sorted(rest, key=lambda n: nest[n].axis != row)
+
+    def _first(self, axis: int) -> int:
+        return next(n for n in self.loops if self.nest[n].axis == axis)
+
+    def axis(self, number: int) -> int:
+        """The axis of a loop."""
+        return self.nest[number].axis
+
+    def all(self) -> list[int]:
+        """All loops from the outermost."""
+        return list(dict.fromkeys([*self.outer, *self.along, *self.inner, *range(len(self.nest))]))
+
+    def _even(self, loops: list[int], threads: int) -> list[int]:
+        sizes = {n: _whole(self.nest[n].size) for n in loops}
+        return [n for n in loops if sizes[n] >= 4 * threads or sizes[n] % threads == 0]
+
+    def shares_out(self, threads: int) -> bool:
+        """Whether a loop outside of the panel keeps all threads busy."""
+        return bool(self._even(self.outer, threads))
+
+    def share_out(self, threads: int) -> None:
+        """The loop that keeps all threads busy goes outermost."""
+        if not self.outer:
+            # Every thread fills the panel for itself, before its first row.
+            even = self._even(self.along + self.inner, threads)
+            self.along = [*even[:1], *(n for n in self.along if n not in even[:1])]
+            self.inner = [n for n in self.inner if n not in even[:1]]
+            return
+        sizes = {n: _whole(self.nest[n].size) for n in self.outer}
+        even = self._even(self.outer, threads)
+        first = even[0] if even else max(self.outer, key=lambda n: sizes[n])
+        self.outer.sort(key=lambda n: n != first)
 
 
 def _position(groups: Sequence[tuple[int, ...]], group: tuple[int, ...]) -> int:
