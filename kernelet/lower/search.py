@@ -324,16 +324,16 @@ def _stored_values(plan: Plan, facts: Facts) -> Iterator[Plan]:
 
 def _staged_loads(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """What is read of an argument is copied into scratch, at another loop, or no longer."""
-    staged = {load.slot: load.depth for load in plan.staged}
-    for slot in facts.slots:
-        depths = [0, 1, 2] if slot not in staged else [-1, staged[slot] - 1, staged[slot] + 1]
-        for depth in depths:
-            left = {key: value for key, value in staged.items() if key != slot}
+    for n, load in enumerate(plan.staged):
+        before, after = plan.staged[:n], plan.staged[n + 1 :]
+        yield replace(plan, staged=before + after)
+        for depth in (load.depth - 1, load.depth + 1):
             if depth >= 0:
-                left[slot] = depth
-            changed = tuple(StageLoad(*item) for item in left.items())
-            if changed != plan.staged:
-                yield replace(plan, staged=changed)
+                yield replace(plan, staged=(*before, replace(load, depth=depth), *after))
+    staged = {load.slot for load in plan.staged}
+    for slot in facts.slots:
+        for depth in range(3) if slot not in staged else ():
+            yield replace(plan, staged=(*plan.staged, StageLoad(slot, depth)))
 
 
 def _block_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
