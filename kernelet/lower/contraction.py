@@ -53,6 +53,7 @@ SCATTER_COST = 1.5  # storing one element
 LONG_DOT = 64  # along an axis this long dot products can be as good
 DOT_COST = 1.0
 FINISH_COST = 16.0  # joining the lanes of one sum
+LARGE_HALO = 1.0
 MASKED_ROW = 0.2  # how much slower numbers are that come from a halo instead of straight rows
 
 
@@ -104,6 +105,8 @@ def _main_site(analysis: Analysis) -> Site | None:
         return None
     inner = [site for site in analysis.sites if site.stage]
     main = max(inner, key=lambda site: site.weight)
+    if any(variable not in main.loops for variable in analysis.ranges):
+        return None  # many results read one sum
     slots = {load.src[0].src[0].arg.slot for load in main.loads}
     loops = set(itertools.chain(*(site.loops for site in analysis.sites)))
     known = all(variable.src[0].op is Op.CONST for variable in loops)
@@ -204,6 +207,7 @@ class _Contraction:
         for load, moves in zip(self.main.loads, lane.moves, strict=True):
             if not moves and len(load.src) == 2:
                 cost += weight * MASKED_ROW + self._steps(load) * COPY_COST / width
+                cost += weight * LARGE_HALO * self._is_large_halo(load, lane)
             if not moves and self._is_far(load):
                 cost += self._steps(load) * GATHER_COST
         return Choice(cost, lanes, row, width, vectors, panels)
@@ -233,6 +237,13 @@ class _Contraction:
         far = stride_of(self.store.src[1], outer.variable)
         near = stride_of(self.store.src[1], lane.variable)
         return outer.moves == lane.moves and near is not None and far == near * lane.size
+
+    def _is_large_halo(self, load: UOp, lane: Output) -> bool:
+        """Whether the padded copy of an operand, one for each step of the outer loops, is large."""
+        outer = [o.size for o in self.outputs if o.shares_with(lane) and _moves(load, o.variable)]
+        memory = load.src[0].src[0]
+        size = memory.arg.size * memory.dtype.itemsize / math.prod(outer)
+        return bool(size > self.target.cache_bytes[-1] // 2)
 
     def _is_far(self, load: UOp) -> bool:
         """Whether a sum runs through an operand in long steps, which then does not stay cached."""
