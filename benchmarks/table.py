@@ -92,12 +92,17 @@ def table(results: Results, workloads: Iterable[Workload]) -> str:
             cells = [_cell(results, workload, name, limit) for name in frameworks]
             ours = results.best(workload, "kernelet") or {}
             kernels = "" if ours.get("kernels") is None else str(ours["kernels"])
-            lines.append(_row([workload.name, f"{limit:.3g}" if limit else "", *cells, kernels]))
+            lines.append(_row([workload.name, _figure(limit) if limit else "", *cells, kernels]))
     return "\n".join([*lines, "", *_legend(results)])
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float, digits: int = 3) -> str:
+    """So many significant digits, and never an exponent for what is large."""
+    return f"{value:.0f}" if value >= 10**digits else f"{value:.{digits}g}"
 
 
 def _cell(results: Results, workload: Workload, framework: str, limit: float) -> str:
@@ -107,12 +112,12 @@ def _cell(results: Results, workload: Workload, framework: str, limit: float) ->
         failed = results.of("run", workload=workload.name, framework=framework)
         return str(failed[-1].get("error", ""))[:40] if failed else ""
     times = [record["ms"] for record in results.runs(workload, framework)]
-    parts = [f"{best['ms']:.3g}{'*' if max(times) > SPREAD * min(times) else ''}"]
+    parts = [_figure(best["ms"]) + ("*" if max(times) > SPREAD * min(times) else "")]
     base = results.best(workload, BASE)
     if base is not None and framework != BASE:
         parts.append(f"{best['ms'] / base['ms']:.2f}x")
     if limit:
-        parts.append(f"{100 * limit / best['ms']:.2g} %")
+        parts.append(f"{_figure(100 * limit / best['ms'], 2)} %")
     error = results.error(workload, framework)
     if error > workload.tolerance:
         parts.append(f"**differs by {error:.1g}**")
@@ -143,10 +148,10 @@ def _legend(results: Results) -> list[str]:
         f"A cell: ms · time by that of {BASE} eager · share of the physical limit. `kernels`: those "
         "of kernelet, a call.",
         "",
-        f"How it was taken: {header['machine']}; {header['threads']} threads; {header['date']}; "
+        f"How it was taken: {header['machine']}; threads: {header['threads']}; {header['date']}; "
         f"commit {header['commit']}. {listed}; Python {header['python']}.",
-        f"Wall time of a call, in a fresh process for each cell, frameworks in turn, {rounds} "
-        f"processes a cell: the median of one process's calls (as many as {header['seconds']:g} s "
+        f"Wall time of a call, in a fresh process for each cell, frameworks in turn, processes "
+        f"a cell: {rounds}. The median of one process's calls (as many as {header['seconds']:g} s "
         "allow, after 5 that are not counted), the least over the processes; * marks cells whose "
         f"processes differ by more than {SPREAD}x. `start_*`: from the start of a process to the "
         "end of the first step, with empty and with filled caches.",
