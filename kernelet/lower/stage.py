@@ -61,6 +61,7 @@ from kernelet.lower.transforms import (
     Plan,
     Split,
     apply_transforms,
+    can_apply,
     coordinate_of,
 )
 
@@ -274,13 +275,19 @@ class Staging:
         stage.ranges = self.open_ranges(stage.nest)
 
     def _held_nest(self, stage: Stage, held: Held) -> Nest:
-        """The loops that the plan gives to a value: register tiles, or lanes along its rows."""
-        nest = tuple(_plain(stage, axis) for axis, size in enumerate(stage.sizes) if size > 1)
-        if held.transforms:
-            nest = apply_transforms(nest, held.transforms)
-        else:
-            nest = self._with_lanes(stage, nest)
-        return _tile_last(nest)
+        """The loops that the plan gives to a value: register tiles, or lanes along its rows.
+
+        Under another order of loops a box may be too small for its tile, which is left out then.
+        """
+        plain = nest = tuple(
+            _plain(stage, axis) for axis, size in enumerate(stage.sizes) if size > 1
+        )
+        for transform in held.transforms:
+            if not can_apply(transform, nest):
+                nest = plain
+                break
+            nest = transform.apply(nest)
+        return _tile_last(self._with_lanes(stage, nest) if nest is plain else nest)
 
     def _box_nest(self, stage: Stage) -> Nest:
         nest: list[Loop] = []

@@ -224,6 +224,17 @@ class Plan:
         return "; ".join(parts) or "no transforms"
 
 
+def can_apply(transform: Transform, nest: Nest) -> bool:
+    """Whether a nest has the loops that a transform changes, as long as it needs them."""
+    if isinstance(transform, Reorder):
+        return len(transform.order) == len(nest)
+    if not isinstance(transform, Split):
+        return bool(nest)
+    sizes = [(loop.stride, loop.size) for loop in nest if loop.axis == transform.axis]
+    size = min(sizes, key=lambda pair: pair[0])[1] if sizes else 0
+    return isinstance(size, int) and transform.factor <= size
+
+
 def apply_transforms(nest: Nest, transforms: Sequence[Transform]) -> Nest:
     """The nest after all transforms, first to last."""
     for transform in transforms:

@@ -17,6 +17,7 @@ from kernelet.lower.transforms import (
     Reorder,
     Split,
     apply_transforms,
+    can_apply,
     coordinate_of,
 )
 from tests.lower.pseudocode import loop
@@ -106,3 +107,15 @@ def test_a_plan_reads_as_a_list() -> None:
     split = "Split(axis=0, factor=4, kind='loop')"
     assert str(plan) == f"{split}; stage 1: GroupLanes(axis=0, unroll=2, lanes=8)"
     assert str(Plan()) == "no transforms"
+
+
+def test_a_transform_needs_its_loops() -> None:
+    nest = (Loop(0, 6), Loop(1, 8))
+    assert can_apply(Split(1, 8), nest)
+    assert not can_apply(Split(0, 8), nest)
+    assert not can_apply(Split(2, 2), nest)
+    assert not can_apply(Split(1, 4), Split(1, 2).apply(nest))
+    assert can_apply(Reorder((1, 0)), nest)
+    assert not can_apply(Reorder((0,)), nest)
+    assert can_apply(Parallel(), nest)
+    assert not can_apply(Parallel(), ())

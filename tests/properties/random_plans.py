@@ -100,7 +100,19 @@ def _held(choose: random.Random, kernel: UOp) -> tuple[Held, ...]:
         if node.op in ELEMENTWISE or node.op is Op.REDUCE
     }
     chosen = [position for position in values if choose.random() < 0.1]
-    return tuple(Held(position, choose.choice((1, 4, 64))) for position in chosen)
+    kinds = ("loop", "unroll", "vector")
+    found = []
+    for position in chosen:
+        axes = range(len(values[position].shape))
+        splits = [
+            Split(choose.choice(axes), choose.choice((2, 3, 4, 8)), choose.choice(kinds))
+            for _ in range(choose.randrange(3) if axes else 0)
+        ]
+        # One loop of lanes is the innermost.
+        splits.sort(key=lambda split: split.kind == "vector")
+        few = splits if len([s for s in splits if s.kind == "vector"]) < 2 else splits[1:]
+        found.append(Held(position, choose.choice((1, 4, 64)), tuple(few)))
+    return tuple(found)
 
 
 def _stored(choose: random.Random, kernel: UOp, plan: Plan) -> tuple[int, ...]:
