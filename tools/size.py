@@ -29,7 +29,7 @@ FOLDER_LIMITS = {
     "nn": 1300,
 }
 # What is over its budget, and by how much at most: only ever lowered.
-DEBTS = {"frontend": 1840, "graph": 920, ".": 90, "core": 3430}
+DEBTS = {"frontend": 1830, "graph": 920, ".": 90, "core": 3430}
 
 
 def complaints(sources: list[Source]) -> list[str]:
