@@ -39,7 +39,7 @@ LARGEST_PARTS = 1 << 24  # bytes
 def block_sum(block: UOp, blocked: BlockSum) -> UOp:
     """The program with its sum cut; unchanged where it does not have the form above."""
     program = _Program(block)
-    return _inside(block, blocked.depth, lambda loop: _cut(program, loop, blocked.size) or [loop])
+    return _inside(block, blocked.depth, lambda loop: _cut(program, loop, blocked) or [loop])
 
 
 class _Program:
@@ -82,7 +82,7 @@ def _inside(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> U
     return statement.replace(src=tuple(parts))
 
 
-def _cut(program: _Program, loop: UOp, size: int) -> list[UOp] | None:
+def _cut(program: _Program, loop: UOp, blocked: BlockSum) -> list[UOp] | None:
     """The nests that take the place of one: start, parts, end."""
     around: list[UOp] = []
     body = [loop]
@@ -98,17 +98,26 @@ def _cut(program: _Program, loop: UOp, size: int) -> list[UOp] | None:
     stores = {
         node.src[0].src[0] for part in start for node in part.toposort() if node.op is Op.STORE
     }
-    count = total.src[0].src[0]
-    known = all(variable.src[0].op is Op.CONST for variable in (*around, total.src[0]))
+    outer: list[UOp] = []
+    for _ in range(blocked.whole):
+        if len(total.src) != 2 or total.src[1].op is not Op.LOOP:
+            return None
+        outer.append(total.src[0])
+        total = total.src[1]
+    known = all(variable.src[0].op is Op.CONST for variable in (*around, *outer, total.src[0]))
+    count = total.src[0].src[0].arg
     # Sums that are read after all loops have room for all results already.
     kept = all(memory.op is Op.SCRATCH for memory in stores) and program.is_all_in(loop, stores)
-    if not (stores and kept and known) or count.arg % size or count.arg == size:
+    if not (stores and kept and known) or count % blocked.size:
+        return None
+    if count == blocked.size and not outer:
         return None
     results = math.prod(variable.src[0].arg for variable in around)
     if sum(results * memory.arg.size * memory.dtype.itemsize for memory in stores) > LARGEST_PARTS:
         return None
     accumulators = sorted(stores, key=lambda memory: memory.arg.number)
-    return _Parts(program, tuple(around), accumulators).write(start, total, end, size)
+    parts = _Parts(program, tuple(around), accumulators)
+    return parts.write(start, total, end, blocked.size, outer)
 
 
 class _Parts:
@@ -131,24 +140,26 @@ class _Parts:
         for variable, size in zip(around, sizes, strict=True):
             self.base = add_index(scale_index(self.base, size), variable)
 
-    def write(self, start: list[UOp], total: UOp, end: list[UOp], size: int) -> list[UOp]:
+    def write(
+        self, start: list[UOp], total: UOp, end: list[UOp], size: int, outer: Sequence[UOp]
+    ) -> list[UOp]:
         """Three nests; the middle one inside the outer part of the sum."""
         variable = total.src[0]
-        outer = self._range(variable.src[0].arg // size, "reduce")
+        part = self._range(variable.src[0].arg // size, "reduce")
         inner = self._range(size, "reduce")
-        here = add_index(scale_index(outer, size), inner)
-        parts = tuple(replace_ranges(part, {variable: here}) for part in total.src[1:])
+        here = add_index(scale_index(part, size), inner)
+        parts = tuple(replace_ranges(one, {variable: here}) for one in total.src[1:])
         steps = [UOp(Op.LOOP, dtypes.void, (inner, *parts))] if size > 1 else list(parts)
         middle = [
-            *(self._copied(part, to_parts=False) for part in start),
+            *(self._copied(one, to_parts=False) for one in start),
             *steps,
-            *(self._copied(part, to_parts=True) for part in start),
+            *(self._copied(one, to_parts=True) for one in start),
         ]
-        return [
-            self._nest([self._in_parts(part) for part in start]),
-            UOp(Op.LOOP, dtypes.void, (outer, self._nest(middle))),
-            self._nest([self._in_parts(part) for part in end]),
-        ]
+        before = self._nest([self._in_parts(one) for one in start])
+        nest = self._nest(middle)
+        for loop in (part, *reversed(outer)):
+            nest = nest if loop is ZERO else UOp(Op.LOOP, dtypes.void, (loop, nest))
+        return [before, nest, self._nest([self._in_parts(one) for one in end])]
 
     def _nest(self, body: list[UOp]) -> UOp:
         fresh = {v: self._range(v.src[0].arg, v.arg.kind) for v in self.around}

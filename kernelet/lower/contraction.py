@@ -22,6 +22,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
+from kernelet.lower.panels import LARGEST_COPY
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import (
     BlockSum,
@@ -153,6 +154,7 @@ class _Contraction:
         self.widest = target.lanes(analysis.itemsize)
         self.rows = TILE_ROWS if target.vector_registers >= MANY_REGISTERS else FEW_TILE_ROWS
         self.store = next(site for site in analysis.sites if site.stage == 0).target
+        self.reduced = [size_of(v) for v in main.loops if v.arg.kind == "reduce"]
         groups = analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
         self.outputs = [
             Output(
@@ -267,7 +269,7 @@ class _Contraction:
         groups = self._groups(choice)
         number = {o.group: _position(groups, o.group) for o in self.outputs}
         lane, row = number[choice.lanes[-1].group], number[choice.row.group]
-        panel, steps = self._panel(choice)
+        panel, cut, steps = self._panel(choice)
         splits = self._splits(choice, lane, row, panel)
         whole = root_nest(self.analysis.kernel, Plan(merged=groups))
         moving = {number[o.group] for o in self.outputs if o.shares_with(choice.lanes[-1])}
@@ -286,9 +288,13 @@ class _Contraction:
         transforms: list[Transform] = [*splits, Reorder(tuple(order.all()))]
         if order.loops and threads > 1 and self.analysis.work >= THREAD_WORK:
             transforms.append(Parallel())
+            if steps and not order.outer:
+                order.put_outside(order.all()[0])
         rest = order.along + order.inner
-        blocked = BlockSum(len(order.outer), steps) if steps and rest else None
-        depth = len(order.outer) + (blocked is not None)
+        blocked = BlockSum(len(order.outer), steps, cut) if steps and rest else None
+        depth = len(order.outer)
+        if blocked is not None:  # inside the loops of the sum's parts, if there are several
+            depth += cut + (steps < self.reduced[cut])
         inside = depth + len(order.along) + any(order.axis(n) == row for n in order.inner[:1])
         return replace(
             self.analysis.plan,
@@ -318,16 +324,16 @@ class _Contraction:
         splits.append(Split(lane, choice.width, "vector"))
         return [split for split in splits if split.factor > 1]
 
-    def _panel(self, choice: Choice) -> tuple[int, int]:
-        """Results that share a panel, and the steps of the sum's first loop in it (0: all).
+    def _panel(self, choice: Choice) -> tuple[int, int, int]:
+        """Results that share a panel; which loop of the sum is cut, and its steps (0: none).
 
         A panel has whole rows of results, few idle lanes, and fits in half of the second cache.
         """
         tile = choice.width * choice.vectors
-        reduced = [size_of(v) for v in self.main.loops if v.arg.kind == "reduce"]
+        reduced = self.reduced
         room = self.target.cache_bytes[-1] // 2 // self.analysis.itemsize
         if not choice.panels:
-            return tile, 0
+            return tile, 0, 0
         whole = math.prod(axis.size for axis in choice.lanes)
         # A panel that few rows read is to be copied at full speed: in long pieces.
         near = stride_of(choice.panels[0].src[0].src[1], choice.lanes[-1].variable) == 1
@@ -344,20 +350,25 @@ class _Contraction:
             fitting = [n for n in sizes if n * max(steps, held // MOST_HELD) <= 2 * room]
             sizes = fitting or sizes[:1]
 
-        def steps_for(size: int) -> int:
-            rest = math.prod(reduced[1:]) * size
-            fitting = [
-                n for n in range(1, reduced[0] + 1) if reduced[0] % n == 0 and n * rest <= room
-            ]
-            return max(fitting, default=1)
+        def part_for(size: int) -> tuple[int, int]:
+            for cut, count in enumerate(reduced):
+                rest = math.prod(reduced[cut + 1 :]) * size
+                most = room // rest
+                if most:
+                    steps = max(n for n in range(1, min(count, most) + 1) if count % n == 0)
+                    return cut, steps
+                if rest * self.analysis.itemsize <= LARGEST_COPY:
+                    return cut, 1
+            return len(reduced) - 1, 1
+
+        def is_cut(size: int) -> bool:
+            return bool(reduced) and part_for(size) != (0, reduced[0])
 
         def preference(size: int) -> tuple[float, bool, int]:
-            idle = round(_rounded(size, tile) / size, 1)
-            return idle, steps_for(size) < reduced[0], -size
+            return round(_rounded(size, tile) / size, 1), is_cut(size), -size
 
         best = min(sizes, key=preference)
-        steps = steps_for(best)
-        return best, steps if steps < reduced[0] else 0
+        return (best, *part_for(best)) if is_cut(best) else (best, 0, 0)
 
     def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
         """Panels, with the halo that fills them; then the other operand if it has masks."""
@@ -386,6 +397,12 @@ class _Order:
         self.along = [n for n in self.along if n not in self.outer]
         rest = [n for n in self.loops if n not in self.outer and n not in self.along]
         self.inner = sorted(rest, key=lambda n: nest[n].axis != row)
+
+    def put_outside(self, number: int) -> None:
+        """A loop goes outside of the panel."""
+        self.outer.append(number)
+        self.along = [n for n in self.along if n != number]
+        self.inner = [n for n in self.inner if n != number]
 
     def _first(self, axis: int) -> int:
         return next(n for n in self.loops if self.nest[n].axis == axis)

@@ -163,7 +163,9 @@ class StageLoad:
 
 @dataclass(frozen=True, slots=True)
 class BlockSum:
-    """Cut the sum inside the first `depth` loops into parts of `size` steps of its first loop.
+    """Cut the sum inside the first `depth` loops into parts of `size` steps of one of its loops.
+
+    That is its first loop, or the one inside the `whole` first loops, which all go outside.
 
     for p: acc = 0; for k in 512: acc += x[k, p]; y[p] = acc
     ->  for p: part[p] = 0
@@ -173,6 +175,7 @@ class BlockSum:
 
     depth: int
     size: int
+    whole: int = 0
 
 
 @dataclass(frozen=True, slots=True)

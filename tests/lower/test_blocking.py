@@ -143,7 +143,9 @@ def test_sums_in_parts_keep_the_value(seed: int) -> None:
         def plan(graph: UOp, target: Target, choose: random.Random = choose) -> Plan:
             found = random_plan(choose, graph, target)
             grouped = () if found.held else found.grouped
-            blocked = BlockSum(choose.randrange(3), choose.choice((1, 2, 3, 4)))
+            blocked = BlockSum(
+                choose.randrange(3), choose.choice((1, 2, 3, 4)), choose.choice((0, 0, 1, 2))
+            )
             return replace(found, grouped=grouped, blocked=blocked)
 
         check(Contraction(1000 + 100 * seed + number).ask(), choose=plan)
@@ -161,3 +163,22 @@ def test_a_part_that_is_not_put_back_is_noticed(monkeypatch: pytest.MonkeyPatch)
     problem.asked.append(reduce(UOp(Op.RESHAPE, rows.dtype, (rows,), (6, 8)), Op.ADD, 1))
     with pytest.raises(AssertionError, match="element 0"):
         check(problem, choose=lambda graph, target: Plan(blocked=BlockSum(0, 4)))
+
+
+def test_whole_loops_of_a_sum_go_outside_before_one_is_cut() -> None:
+    graph = kernel(reduce(memory(1, 6, 3, 8), Op.ADD, 1, 2))
+    text = lines(graph, Plan(blocked=BlockSum(0, 4, whole=1)))
+    assert same(
+        "\n".join(text.split("\n")[2:-2]),
+        """
+        for r1 in 3 reduce:
+          for r3 in 2 reduce:
+            for r6 in 6:
+              s1[0] = s2[r6]
+              for r4 in 4 reduce:
+                s1[0] = (s1[0] + p1[(((r1 * 8) + (r3 * 4)) + r4) + (r6 * 24)])
+              s2[r6] = s1[0]
+        """,
+    )
+    assert " in 8 reduce" in lines(graph, Plan(blocked=BlockSum(0, 8, whole=1)))
+    assert is_plain(graph, BlockSum(0, 4, whole=2))

@@ -221,6 +221,19 @@ def test_flipped_weights_are_read_where_they_are() -> None:
     assert {one.slot for one in plan.staged} == {1}
 
 
+def test_a_sum_whose_first_loop_steps_too_far_is_cut_inside_of_it() -> None:
+    steps = 1 << 17
+    shape = (64, 64, 2, steps)
+    left = reshape(permute(memory(1, 2, 64, steps), 1, 0, 2), 64, 1, 2, steps)
+    right = reshape(permute(memory(2, 2, steps, 64), 2, 0, 1), 1, 64, 2, steps)
+    graph = kernel(reduce(expand(left, *shape) * expand(right, *shape), Op.ADD, 2, 3))
+    plan = planned(graph)
+    assert plan is not None
+    assert plan.blocked is not None
+    assert plan.blocked.whole == 1
+    assert 1 << 16 < scratch_bytes(graph, plan) < 6 << 20
+
+
 # ---- the value stays ----
 
 

@@ -217,5 +217,7 @@ def random_copies(choose: random.Random, kernel: UOp, target: Target) -> Plan:
     staged = tuple(
         StageLoad(choose.choice(slots), choose.randrange(6)) for _ in range(choose.randrange(4))
     )
-    blocked = BlockSum(choose.randrange(4), choose.choice((1, 2, 3, 4, 8)))
+    blocked = BlockSum(
+        choose.randrange(4), choose.choice((1, 2, 3, 4, 8)), choose.choice((0, 0, 1, 2))
+    )
     return replace(plan, staged=staged, blocked=blocked if choose.random() < 0.5 else None)
