@@ -102,6 +102,9 @@ def test_a_register_tile_is_fused_multiply_adds_without_spills(
     command = [compiler, *flags, "-S", str(source), "-o", str(tmp_path / "tile.s")]
     subprocess.run(command, check=True)
     text = (tmp_path / "tile.s").read_text()
-    assert len(re.findall(r"vfmadd\d+ps", text)) == 16
+    # The compiler may write several turns of the loop one after the other.
+    steps, rest = divmod(len(re.findall(r"vfmadd\d+ps", text)), 16)
+    assert steps >= 1
+    assert rest == 0
     inner = text[text.index("vfmadd") : text.rindex("vfmadd")]
     assert "sp)" not in inner
