@@ -42,6 +42,7 @@ from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, ranges_in
 from kernelet.graph.uop import RangeArg, ScratchArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.loops import statements_of
+from kernelet.lower.masks import without_masks
 from kernelet.lower.transforms import StageLoad
 
 LARGEST_COPY = 1 << 23  # bytes
@@ -428,58 +429,9 @@ class _Copy:
     def _replaced(self, statement: UOp) -> UOp:
         if self.load not in statement.toposort():
             return statement
-        return _without_gate(
+        return without_masks(
             substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.known)
         )
-
-
-def _without_gate(statement: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
-    """where(gate, total + load * w, total)  ->  total + load * w where the load is 0 already."""
-    if statement.op in (Op.LOOP, Op.BLOCK):
-        parts = tuple(
-            part if part.op is Op.RANGE else _without_gate(part, load, known)
-            for part in statement.src
-        )
-        return statement.replace(src=parts)
-    address, value = statement.src
-    if value.op is Op.WHERE and value.src[1].op is Op.ADD and value.src[1].src[0] is value.src[2]:
-        # where(gate, total + product, total) is total + where(gate, product, 0) in one step.
-        gate, (total, product) = value.src[0], value.src[1].src
-        product, left = _ungated(product, load, known), _left_of(gate, known)
-        if _is_factor(product, load):
-            kept = total.alu(Op.ADD, product)
-            value = kept if left is TRUE else left.where(kept, total)
-    elif value.op is Op.ADD:
-        value = value.replace(src=(value.src[0], _ungated(value.src[1], load, known)))
-    else:
-        value = _ungated(value, load, known)
-    return statement if value is statement.src[1] else statement.replace(src=(address, value))
-
-
-def _ungated(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
-    """where(gate, load * w, 0)  ->  load * w where the load is 0 already."""
-    if value.op is not Op.WHERE or value.src[2].op is not Op.CONST or value.src[2].arg != 0:
-        return value
-    product = _ungated(value.src[1], load, known)
-    left = _left_of(value.src[0], known) if _is_factor(product, load) else value.src[0]
-    return product if left is TRUE else left.where(product, value.src[2])
-
-
-def _left_of(gate: UOp, known: Sequence[UOp]) -> UOp:
-    return and_gates(*[part for part in gate_parts(gate) if part not in known])
-
-
-def _is_factor(product: UOp, load: UOp) -> bool:
-    """Whether a product is 0 where the load is: no other factor turns zeros into infinities."""
-    if product is load:
-        return True
-    if product.op not in (Op.MUL, Op.CAST) or _is_steep(product):
-        return False
-    return any(_is_factor(source, load) for source in product.src)
-
-
-def _is_steep(value: UOp) -> bool:
-    return any(node.op in (Op.RECIPROCAL, Op.FDIV, Op.LOG2) for node in value.toposort())
 
 
 def _loops_around(block: UOp, load: UOp, depth: int) -> Chain:

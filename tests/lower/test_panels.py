@@ -225,23 +225,6 @@ def test_a_condition_that_is_no_comparison_of_indices_leaves_the_load_alone() ->
     assert stage_loads(program, (StageLoad(1, 0),), 4) is program
 
 
-def test_gates_go_only_where_zeros_make_no_difference() -> None:
-    zero = UOp.const(0.0, F32)
-    i = loop(0, 8)
-    gate = UOp(Op.CMPLT, dtypes.bool, (i, index_const(5)))
-    x, w = load(memory(1, 8), i, gates=(gate,)), load(memory(2, 8), i)
-    for value, goes in ((x * w, True), ((x + w), False), (x.cast(dtypes.float32) * w, True)):
-        masked = store(memory(0, 8), i, gate.where(value, zero))
-        text = written(stage_loads(block(around(i, masked)), (StageLoad(1, 0),), 1))
-        assert ("where" not in text) == goes
-    # 1 / 0 is not finite: 0 times that is no 0.
-    steep = gate.where(x * load(memory(2, 8), i, gates=(gate,)).alu(Op.RECIPROCAL), zero)
-    text = written(
-        stage_loads(block(around(i, store(memory(0, 8), i, steep))), (StageLoad(1, 0),), 1)
-    )
-    assert "where" in text
-
-
 # ---- the value stays ----
 
 
