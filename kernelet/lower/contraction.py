@@ -209,7 +209,7 @@ class _Contraction:
         for load, moves in zip(self.main.loads, lane.moves, strict=True):
             if not moves and len(load.src) == 2:
                 cost += weight * MASKED_ROW + self._steps(load) * COPY_COST / width
-                cost += weight * LARGE_HALO * self._is_large_halo(load, lane)
+                cost += weight * LARGE_HALO * self._is_large_halo(load, lane, row)
             if not moves and self._is_far(load):
                 cost += self._steps(load) * GATHER_COST
         return Choice(cost, lanes, row, width, vectors, panels)
@@ -240,12 +240,17 @@ class _Contraction:
         near = stride_of(self.store.src[1], lane.variable)
         return outer.moves == lane.moves and near is not None and far == near * lane.size
 
-    def _is_large_halo(self, load: UOp, lane: Output) -> bool:
-        """Whether the padded copy of an operand, one for each step of the outer loops, is large."""
+    def _is_large_halo(self, load: UOp, lane: Output, row: Output) -> bool:
+        """Whether the padded copy of an operand, for the rows of a tile and a part of the sum, is."""
         outer = [o.size for o in self.outputs if o.shares_with(lane) and _moves(load, o.variable)]
         memory = load.src[0].src[0]
+        room = self.target.cache_bytes[-1] // 2
         size = memory.arg.size * memory.dtype.itemsize / math.prod(outer)
-        return bool(size > self.target.cache_bytes[-1] // 2)
+        if _moves(load, row.variable):
+            size *= min(self.rows / row.size, 1)
+        reduced = math.prod(size_of(v) for v in self.main.loops if v.arg.kind == "reduce")
+        panel = reduced * self.widest * TILE_VECTORS * self.analysis.itemsize
+        return bool(size * min(room / panel, 1) > room)
 
     def _is_far(self, load: UOp) -> bool:
         """Whether a sum runs through an operand in long steps, which then does not stay cached."""
