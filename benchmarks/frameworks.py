@@ -75,21 +75,21 @@ class Framework(ABC):
     def mean(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         """The mean over some axes."""
 
-    @abstractmethod
     def total(self, x: Array, axis: int | None) -> Array:
         """The sum over one axis or over all."""
+        return x.sum(axis)
 
     @abstractmethod
     def concat(self, parts: Sequence[Array], axis: int) -> Array:
         """Tensors one behind the other."""
 
-    @abstractmethod
     def permute(self, x: Array, order: tuple[int, ...]) -> Array:
         """The axes in another order."""
+        return x.permute(order)
 
-    @abstractmethod
     def embedding(self, weight: Array, indices: Array) -> Array:
         """The rows that are named."""
+        return weight[indices]
 
     @abstractmethod
     def conv(
@@ -201,17 +201,8 @@ class TensorFramework(Framework):
     def mean(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         return x.mean(axes, keepdim=keep)
 
-    def total(self, x: Array, axis: int | None) -> Array:
-        return x.sum(axis)
-
     def concat(self, parts: Sequence[Array], axis: int) -> Array:
         return parts[0].cat(*parts[1:], dim=axis)
-
-    def permute(self, x: Array, order: tuple[int, ...]) -> Array:
-        return x.permute(order)
-
-    def embedding(self, weight: Array, indices: Array) -> Array:
-        return weight[indices]
 
     def conv(
         self,

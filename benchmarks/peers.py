@@ -77,9 +77,6 @@ class Torch(Framework):
     def concat(self, parts: Sequence[Array], axis: int) -> Array:
         return self._torch.cat(list(parts), axis)
 
-    def permute(self, x: Array, order: tuple[int, ...]) -> Array:
-        return x.permute(order)
-
     def embedding(self, weight: Array, indices: Array) -> Array:
         return self._functional.embedding(indices, weight)
 
@@ -194,17 +191,11 @@ class Jax(Framework):
     def mean(self, x: Array, axes: tuple[int, ...], keep: bool) -> Array:
         return x.mean(axes, keepdims=keep)
 
-    def total(self, x: Array, axis: int | None) -> Array:
-        return x.sum(axis)
-
     def concat(self, parts: Sequence[Array], axis: int) -> Array:
         return self._numpy.concatenate(list(parts), axis)
 
     def permute(self, x: Array, order: tuple[int, ...]) -> Array:
         return x.transpose(order)
-
-    def embedding(self, weight: Array, indices: Array) -> Array:
-        return weight[indices]
 
     def conv(
         self,

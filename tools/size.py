@@ -30,7 +30,7 @@ FOLDER_LIMITS = {
 }
 # What is over its budget, and by how much at most. The nests of products and convolutions, the search
 # and kernels with several outputs have raised it; what remains to be paid is lowered here.
-DEBTS = {"frontend": 1830, "graph": 1175, "kernelize": 205, "lower": 2120, ".": 195, "core": 6390}
+DEBTS = {"frontend": 1830, "graph": 1173, "kernelize": 204, "lower": 2101, ".": 192, "core": 6370}
 
 
 def complaints(sources: list[Source]) -> list[str]:

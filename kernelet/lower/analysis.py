@@ -7,17 +7,17 @@ Out: its sites: loops, loads and target of each statement; how an address moves 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kernelet.graph.division import terms_of
-from kernelet.graph.infer import max_dim
+from kernelet.graph.infer import Dim, max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain, ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.loops import statements_of
 from kernelet.lower.nest import NestWriter
-from kernelet.lower.stage import root_nest
+from kernelet.lower.stage import output_shape, root_nest
 from kernelet.lower.transforms import Plan
 
 
@@ -91,6 +91,34 @@ def sites_of(block: UOp) -> Iterator[Site]:
         memory = address.src[0]
         stage = memory.arg.number if memory.op is Op.SCRATCH else 0
         yield Site(stage, loops, loads, address)
+
+
+def joined_axes(
+    analysis: Analysis, run_as_one: Callable[[UOp, UOp], bool]
+) -> tuple[tuple[int, ...], ...]:
+    """The output axes in groups: neighbours whose loops may be one, and axes of size 1."""
+    variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
+    groups: list[tuple[int, ...]] = []
+    for axis in range(len(output_shape(analysis.kernel))):
+        inner = variables.get(axis)
+        if groups:
+            outer = next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
+            if outer is None or inner is None or run_as_one(outer, inner):
+                groups[-1] = (*groups[-1], axis)
+                continue
+        groups.append((axis,))
+    return tuple(groups)
+
+
+def tile_rows(size: int, most: int, *, whole: bool = False) -> int:
+    """Rows of a register tile: few idle rows first, then as many as allowed."""
+    choices = [n for n in range(1, min(size, most) + 1) if not whole or size % n == 0]
+    return min(choices, key=lambda rows: (-(-size // rows) * rows + size / rows, -rows))
+
+
+def known_size(size: Dim) -> int:
+    """The iterations of a loop; 0 where only a launch tells them."""
+    return size if isinstance(size, int) else 0
 
 
 def run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:

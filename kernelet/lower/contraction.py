@@ -17,11 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
-from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
+from kernelet.lower.analysis import (
+    Analysis,
+    Site,
+    joined_axes,
+    known_size,
+    run_as_one,
+    size_of,
+    stride_of,
+    tile_rows,
+)
 from kernelet.lower.panels import LARGEST_COPY
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import (
@@ -54,7 +62,7 @@ SCATTER_COST = 1.5  # storing one element
 LONG_DOT = 64  # along an axis this long dot products can be as good
 DOT_COST = 1.0
 FINISH_COST = 16.0  # joining the lanes of one sum
-LARGE_HALO = 1.0
+LARGE_HALO = 1.0  # and where the halo does not stay in a cache
 MASKED_ROW = 0.2  # how much slower numbers are that come from a halo instead of straight rows
 
 
@@ -122,27 +130,9 @@ def _moves(load: UOp, variable: UOp) -> bool:
 
 
 def _axes_that_run_as_one(analysis: Analysis, main: Site) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring output axes that every address runs through as if they were one."""
-    shape = analysis.kernel.src[0].src[1].shape
-    variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
-    sites = [site for site in analysis.sites if site.stage == 0]
-    groups: list[tuple[int, ...]] = []
-    for axis in range(len(shape)):
-        inner = variables.get(axis)
-        outer = (
-            next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
-            if groups
-            else None
-        )
-        if groups and (
-            outer is None
-            or inner is None
-            or all(run_as_one(site, outer, inner) for site in (main, *sites))
-        ):
-            groups[-1] = (*groups[-1], axis)
-        else:
-            groups.append((axis,))
-    return tuple(groups)
+    """Neighbouring output axes that the products and the results run through as if they were one."""
+    sites = [main, *(site for site in analysis.sites if site.stage == 0)]
+    return joined_axes(analysis, lambda o, i: all(run_as_one(site, o, i) for site in sites))
 
 
 class _Contraction:
@@ -319,7 +309,7 @@ class _Contraction:
         return (*groups[:start], joined, *groups[end + 1 :])
 
     def _splits(self, choice: Choice, lane: int, row: int, panel: int) -> list[Split]:
-        rows = _tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
+        rows = tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
         splits = [Split(row, rows, "unroll")]
         size = math.prod(axis.size for axis in choice.lanes)
         if panel < size and panel > choice.width * choice.vectors:
@@ -421,7 +411,7 @@ class _Order:
         return list(dict.fromkeys([*self.outer, *self.along, *self.inner, *range(len(self.nest))]))
 
     def _even(self, loops: list[int], threads: int) -> list[int]:
-        sizes = {n: _whole(self.nest[n].size) for n in loops}
+        sizes = {n: known_size(self.nest[n].size) for n in loops}
         return [n for n in loops if sizes[n] >= 4 * threads or sizes[n] % threads == 0]
 
     def shares_out(self, threads: int) -> bool:
@@ -436,7 +426,7 @@ class _Order:
             self.along = [*even[:1], *(n for n in self.along if n not in even[:1])]
             self.inner = [n for n in self.inner if n not in even[:1]]
             return
-        sizes = {n: _whole(self.nest[n].size) for n in self.outer}
+        sizes = {n: known_size(self.nest[n].size) for n in self.outer}
         even = self._even(self.outer, threads)
         first = even[0] if even else max(self.outer, key=lambda n: sizes[n])
         self.outer.sort(key=lambda n: n != first)
@@ -454,14 +444,3 @@ def _fewest_idle(size: int, width: int, most: int) -> int:
     """Vectors side by side: as many as leave few lanes idle."""
     counts = [count for count in range(1, most + 1) if count * width <= size]
     return min(counts, key=lambda count: (_rounded(size, count * width), -count), default=1)
-
-
-def _tile_rows(size: int, most: int) -> int:
-    """Rows of the tile: few idle ones first, then as many as allowed."""
-    choices = range(1, min(size, most) + 1)
-    return min(choices, key=lambda rows: (_rounded(size, rows) + size / rows, -rows))
-
-
-def _whole(size: Dim) -> int:
-    assert isinstance(size, int)
-    return size

@@ -14,19 +14,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
-from kernelet.graph.infer import Dim
 from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, size_of, stride_of
+from kernelet.lower.analysis import (
+    Analysis,
+    Site,
+    joined_axes,
+    known_size,
+    run_as_one,
+    size_of,
+    stride_of,
+    tile_rows,
+)
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import form_of_part
 from kernelet.lower.running import Running, running_axis, running_transforms
 from kernelet.lower.searching import plan_scatter
-from kernelet.lower.stage import output_shape
 from kernelet.lower.transforms import (
     Follow,
     GroupLanes,
@@ -53,34 +60,16 @@ FINISH_COST = 24  # joining the lanes of one accumulator
 
 def merge_axes(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
     """Join neighbouring output axes that every address runs through as if they were one."""
-    shape = output_shape(analysis.kernel)
-    variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
-    groups: list[tuple[int, ...]] = []
-    for axis in range(len(shape)):
-        inner = variables.get(axis)
-        if groups:
-            outer = next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
-            if outer is None or inner is None or _can_merge(analysis, outer, inner):
-                groups[-1] = (*groups[-1], axis)
-                continue
-        groups.append((axis,))
-    return tuple(groups)
+    return joined_axes(analysis, lambda outer, inner: _can_merge(analysis, outer, inner))
 
 
 def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
-    size = inner.src[0]
-    if size.op is not Op.CONST or outer.src[0].op is not Op.CONST:
+    if inner.src[0].op is not Op.CONST or outer.src[0].op is not Op.CONST:
         return False
     if analysis.stage_depends(outer) or analysis.stage_depends(inner):
         return False
-    for site in analysis.sites:
-        for load in site.loads:
-            if len(load.src) == 2 and {outer, inner} & ranges_in(load.src[1]):
-                return False
-        for address in (site.target, *(load.src[0] for load in site.loads)):
-            far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
-            if far is None or near is None or far != near * size.arg:
-                return False
+    if not all(run_as_one(site, outer, inner) for site in analysis.sites):
+        return False
     return not _gates_depend(analysis, {outer, inner})
 
 
@@ -240,16 +229,6 @@ def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
     return found
 
 
-def _rows(size: int, most: int, *, whole: bool) -> int:
-    """Rows of a register tile: few idle rows first, then as many as allowed."""
-    choices = [rows for rows in range(2, most + 1) if rows <= size]
-    if whole:
-        choices = [rows for rows in choices if size % rows == 0]
-    if not choices:
-        return 1
-    return min(choices, key=lambda rows: (-(-size // rows) * rows + size / rows, -rows))
-
-
 def plan_kernel(kernel: UOp, target: Target) -> Plan:
     """The plan that the heuristics give for a kernel on a device."""
     if kernel.src[0].op is Op.SINK:  # its parts are too small for several threads
@@ -383,7 +362,7 @@ class _Planner:
         return found
 
     def _tile_rows(self, variable: UOp, most: int = TILE_ROWS) -> int:
-        return _rows(size_of(variable), most, whole=self.analysis.in_place)
+        return tile_rows(size_of(variable), most, whole=self.analysis.in_place)
 
     def _dot_tile(self) -> list[Split]:
         """A square of dot products that share their operands."""
@@ -415,7 +394,7 @@ class _Planner:
     def _threads(self, nest: Nest) -> list[Transform]:
         """Share out the longest outer loop that may come first."""
         # A launch shares out a number of iterations that is known before it.
-        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop" and _whole(loop.size)]
+        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop" and known_size(loop.size)]
         if not outer or self.target.threads < 2 or self.analysis.work < THREAD_WORK:
             return []
         free = outer
@@ -424,9 +403,9 @@ class _Planner:
             free = needed or outer
         # A loop moved outwards reads the others' operands again, so an even share will do.
         threads = self.target.threads
-        even = (n for n in free if self._shares(_whole(nest[n].size), threads))
-        first = next(even, max(free, key=lambda n: (_whole(nest[n].size), -n)))
-        if _whole(nest[first].size) < 2:
+        even = (n for n in free if self._shares(known_size(nest[n].size), threads))
+        first = next(even, max(free, key=lambda n: (known_size(nest[n].size), -n)))
+        if known_size(nest[first].size) < 2:
             return []
         order = (first, *(n for n in range(len(nest)) if n != first))
         moved: list[Transform] = [] if first == 0 else [Reorder(order)]
@@ -440,7 +419,3 @@ class _Planner:
     def _stages_need(self, axis: int) -> bool:
         position = [loop.axis for loop in self.analysis.nest].index(axis)
         return self.analysis.stage_depends(self.analysis.ranges[position])
-
-
-def _whole(size: Dim) -> int:
-    return size if isinstance(size, int) else 0

@@ -108,5 +108,5 @@ def test_counters_that_wrap_are_no_scan() -> None:
         (Op.MAX, dtypes.bool, False),
     ],
 )
-def test_a_reduction_starts_at_what_changes_nothing(op: Op, dtype: UOp, value: float) -> None:
-    assert identity_of(op, dtype) == value  # type: ignore[arg-type]
+def test_a_reduction_starts_at_what_changes_nothing(op: Op, dtype: DType, value: float) -> None:
+    assert identity_of(op, dtype) == value
