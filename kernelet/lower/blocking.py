@@ -1,4 +1,4 @@
-"""The transform `block`: cut a sum so that its outer part encloses loops over results.
+"""The transform `BlockSum`: cut a sum so that its outer part encloses loops over results.
 
 In:  a BLOCK of loops over scalar expressions.
 Out: the same program; partial sums wait in scratch between the parts.

@@ -1,4 +1,4 @@
-"""The transform `stage`: copy what inner loops read into scratch, in the order they read it.
+"""The transform `StageLoad`: copy what inner loops read into scratch, in the order they read it.
 
 In:  a BLOCK of loops over scalar expressions.
 Out: the same program; one load reads scratch that is filled at an outer loop.
