@@ -18,7 +18,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DataError
 from kernelet.base.helpers import round_up
 from kernelet.frontend.tensor import Tensor
-from kernelet.nn.quantization import BLOCKS
+from kernelet.nn import codebooks, quantization
 
 Path = str | os.PathLike[str]
 Value = bool | int | float | str | list["Value"]
@@ -46,6 +46,7 @@ _SCALARS = {
     11: "q",
     12: "d",
 }
+BLOCKS = quantization.BLOCKS | codebooks.BLOCKS
 _STRING, _ARRAY = 8, 9
 _MAX_AXES = 8
 _MAX_DEPTH = 16

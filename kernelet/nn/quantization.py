@@ -36,6 +36,19 @@ def bit_fields(data: Tensor, width: int) -> Tensor:
     return (data.unsqueeze(-2) >> shifts) & ((1 << width) - 1)
 
 
+def fields(packed: Tensor, width: int, count: int) -> Tensor:
+    """`count` fields of `width` bits of each number, its lowest first: (m, n) -> (m, n * count)"""
+    shifts = Tensor.arange(count, dtype=packed.dtype) * width
+    return ((packed.unsqueeze(-1) >> shifts) & ((1 << width) - 1)).flatten(1)
+
+
+def words(data: Tensor, nbytes: int) -> Tensor:
+    """Each `nbytes` bytes as one number, the lowest first: (m, n) -> (m, n / nbytes)"""
+    kind = {2: dtypes.uint16, 4: dtypes.uint32}[nbytes]
+    parts = data.reshape(data.shape[0], -1, nbytes).cast(kind)
+    return (parts << (Tensor.arange(nbytes, dtype=kind) * 8)).sum(-1).cast(kind)
+
+
 def half_at(data: Tensor, offset: int) -> Tensor:
     """The float16 at a byte of each block, as a column."""
     low = data[:, offset : offset + 1].cast(dtypes.uint16)
@@ -172,6 +185,36 @@ def decode_mxfp4(data: Tensor) -> Tensor:
     return bits.bitcast(dtypes.float32) * Tensor(_FOUR_BIT_FLOATS)[nibbles(data[:, 1:17])]
 
 
+def decode_nvfp4(data: Tensor) -> Tensor:
+    """4 groups of 16 floats of 4 bits, each group with a scale of 8 bits (e4m3 without sign)."""
+    blocks = data.shape[0]
+    small = data[:, 0:4].cast(dtypes.int32) & 127
+    exponent, fraction = small >> 3, (small & 7).cast(dtypes.float32)
+    normal = (exponent > 0).where(fraction + 8, fraction)
+    # A power of 2, from its bits; half of the scale, as the table holds twice the numbers.
+    power = ((exponent.maximum(1) - 11 + 127) << 23).bitcast(dtypes.float32)
+    scales = (data[:, 0:4] == 127).where(0, normal * power)
+    picked = bit_fields(data[:, 4:36].reshape(blocks, 4, 8), 4).reshape(blocks, 4, 16)
+    return (scales.unsqueeze(-1) * Tensor(_FOUR_BIT_FLOATS)[picked]).reshape(blocks, 64)
+
+
+def decode_tq1_0(data: Tensor) -> Tensor:
+    """scale * (digit - 1): each byte holds 5 digits of base 3, its last 4 bytes hold 4."""
+    digits = []
+    for start, end, count in ((0, 32, 5), (32, 48, 5), (48, 52, 4)):
+        powers = Tensor([3**at for at in range(count)], dtype=dtypes.uint8).unsqueeze(-1)
+        # A byte is the fraction of 256 that the digits are of 3**5.
+        rest = data[:, start:end].unsqueeze(1) * powers
+        digits.append(((rest.cast(dtypes.uint16) * 3) >> 8).flatten(1))
+    return half_at(data, 52) * (Tensor.cat(*digits, dim=1).cast(dtypes.float32) - 1)
+
+
+def decode_tq2_0(data: Tensor) -> Tensor:
+    """scale * (q - 1), of 2 bits"""
+    quants = bit_fields(data[:, 0:64].reshape(data.shape[0], 2, 32), 2).flatten(1)
+    return half_at(data, 64) * (quants.cast(dtypes.float32) - 1)
+
+
 # By the number that GGUF files give them.
 BLOCKS = {
     2: Block("Q4_0", 32, 18, decode_q4_0),
@@ -186,5 +229,8 @@ BLOCKS = {
     14: Block("Q6_K", 256, 210, decode_q6_k),
     20: Block("IQ4_NL", 32, 18, decode_iq4_nl),
     23: Block("IQ4_XS", 256, 136, decode_iq4_xs),
+    34: Block("TQ1_0", 256, 54, decode_tq1_0),
+    35: Block("TQ2_0", 256, 66, decode_tq2_0),
     39: Block("MXFP4", 32, 17, decode_mxfp4),
+    40: Block("NVFP4", 64, 36, decode_nvfp4),
 }

@@ -12,10 +12,13 @@ def blocks_of(block):
     data = rng.integers(0, 256, (COUNT, block.nbytes)).astype(np.uint8)
     # Random bytes may be infinite as float16: the scales get sensible values.
     one = dict.fromkeys(["Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS"], [0])
-    others = {"Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "MXFP4": []}
+    others = {"Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "MXFP4": [], "NVFP4": []}
+    others |= {"TQ1_0": [52], "TQ2_0": [64]}
     places = {**one, **others}.get(block.name, [0, 2])
     if block.name == "MXFP4":
         data[:, 0] = [0, 1, 130]
+    if block.name == "NVFP4":
+        data[:, :3] = [[0, 7, 127], [8, 64, 255], [119, 120, 126]]
     for place in places:
         scale = rng.uniform(-1, 1, COUNT).astype(np.float16)
         data[:, place : place + 2] = scale.view(np.uint8).reshape(COUNT, 2)
@@ -118,7 +121,35 @@ def small_floats(row, _name):
     return [2.0 ** (int(row[0]) - 127) * sizes[q & 7] * (-1 if q > 7 else 1) for q in quants]
 
 
+def smaller_floats(row, _name):
+    sizes = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    values = []
+    for at in range(64):
+        packed = int(row[at // 16]) & 127
+        exponent, fraction = packed >> 3, packed & 7
+        scale = (8 + fraction) * 2.0 ** (exponent - 10) if exponent else fraction * 2.0**-9
+        scale = 0 if row[at // 16] == 127 else scale
+        quant = int(row[4 + at // 16 * 8 + at % 8]) >> (4 * (at // 8 % 2)) & 15
+        values.append(scale * sizes[quant & 7] * (-1 if quant > 7 else 1))
+    return values
+
+
+def digits(row, _name):
+    places = [(at % 32, at // 32) for at in range(160)]
+    places += [(32 + at % 16, at // 16) for at in range(80)]
+    places += [(48 + at % 4, at // 4) for at in range(16)]
+    return [half(row, 52) * ((int(row[p]) * 3**k % 256 * 3 >> 8) - 1) for p, k in places]
+
+
+def two_bits_plain(row, _name):
+    places = [(at // 128 * 32 + at % 32, at // 32 % 4) for at in range(256)]
+    return [half(row, 64) * ((int(row[p]) >> (2 * k) & 3) - 1) for p, k in places]
+
+
 DEFINITIONS = {
+    "NVFP4": smaller_floats,
+    "TQ1_0": digits,
+    "TQ2_0": two_bits_plain,
     "Q8_0": eight_bits,
     "Q2_K": two_bits,
     "Q3_K": three_bits,
@@ -141,6 +172,14 @@ def test_blocks_decode_to_the_numbers_of_their_definition(block):
     np.testing.assert_allclose(
         found.numpy(), want, rtol=1e-4, atol=0 if block.name == "MXFP4" else 1e-4
     )
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=lambda block: block.name)
+def test_blocks_decode_as_the_gguf_package_says(block):
+    gguf = pytest.importorskip("gguf")
+    data = blocks_of(block)
+    want = gguf.dequantize(data, gguf.GGMLQuantizationType[block.name])
+    np.testing.assert_array_equal(block.decode(Tensor(data)).numpy(), want)
 
 
 def test_bit_fields_come_lowest_first():
