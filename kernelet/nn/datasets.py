@@ -15,16 +15,19 @@ import os
 import struct
 import tarfile
 import zlib
+from collections.abc import Mapping
 
 from kernelet.base import config
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import DataError
 from kernelet.frontend.tensor import Tensor
-from kernelet.nn.download import fetch
+from kernelet.nn.download import Unpack, fetch
+from kernelet.nn.files import replacing
 
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
 
 MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
+FASHION_URL = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 
 # Each file and the sha256 of what is packed in it.
@@ -33,6 +36,13 @@ _MNIST_FILES = {
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+# The same names; here the sha256 is that of the packed file.
+_FASHION_FILES = {
+    "train-images-idx3-ubyte": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "train-labels-idx1-ubyte": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "t10k-images-idx3-ubyte": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "t10k-labels-idx1-ubyte": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
 }
 _CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 _CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
@@ -48,19 +58,32 @@ def data_folder() -> str:
     return settings.data_folder or os.path.join(settings.cache_folder, "data")
 
 
-def mnist(device: str | None = None, base_url: str = MNIST_URL) -> Split:
+def mnist(device: str | None = None, fashion: bool = False, base_url: str = MNIST_URL) -> Split:
     """60000 and 10000 handwritten digits, (count, 1, 28, 28), and which digits they are."""
-    folder = os.path.join(data_folder(), "mnist")
+    if fashion:
+        return fashion_mnist(device)
+    return _read_images("mnist", base_url, _MNIST_FILES, _unpacked, device)
+
+
+def fashion_mnist(device: str | None = None, base_url: str = FASHION_URL) -> Split:
+    """60000 and 10000 pictures of clothes, (count, 1, 28, 28), and their classes."""
+    return _read_images("fashion-mnist", base_url, _FASHION_FILES, bytes, device)
+
+
+def _read_images(
+    name: str, base_url: str, files: Mapping[str, str], unpack: Unpack, device: str | None
+) -> Split:
+    folder = os.path.join(data_folder(), name)
     parts = []
-    for name, checksum in _MNIST_FILES.items():
-        path = _present(folder, name)
+    for file, checksum in files.items():
+        path = _present(folder, file)
         if path is None:
-            path = os.path.join(folder, f"{name}.gz")
-            fetch(f"{base_url.rstrip('/')}/{name}.gz", path, checksum, _unpacked)
+            path = os.path.join(folder, f"{file}.gz")
+            fetch(f"{base_url.rstrip('/')}/{file}.gz", path, checksum, unpack)
         parts.append(_read_idx(path, device))
     for images, labels in (parts[:2], parts[2:]):
         if len(images) != len(labels):
-            raise DataError(f"{folder}: MNIST has {len(images)} images and {len(labels)} labels.")
+            raise DataError(f"{folder}: {name} has {len(images)} images and {len(labels)} labels.")
     train_images, train_labels, test_images, test_labels = parts
     return train_images.unsqueeze(1), train_labels, test_images.unsqueeze(1), test_labels
 
@@ -134,10 +157,8 @@ def _extract(archive: str, folder: str) -> None:
             for name in (*_CIFAR_TRAINING, _CIFAR_TEST):
                 member = packed.extractfile(f"{_CIFAR_FOLDER}/{name}")
                 if member is not None:
-                    path = os.path.join(folder, name)
-                    with open(f"{path}.{os.getpid()}.tmp", "wb") as target:
+                    with replacing(os.path.join(folder, name)) as target:
                         target.write(member.read())
-                    os.replace(target.name, path)
     except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
         raise DataError(f"{archive}: CIFAR-10 archive: {error}. Delete it and run again.") from None
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 
 from kernelet.base import trace
 from kernelet.base.errors import DownloadError
+from kernelet.nn.files import replacing
 
 _PIECE = 1 << 18
 _TIMEOUT_SECONDS = 30
@@ -31,12 +32,10 @@ def fetch(url: str, path: str, checksum: str, unpack: Unpack = bytes) -> None:
         raise _failed(url, path, str(error)) from error
     if found != checksum:
         raise _failed(url, path, f"what came has sha256 {found}, the published file {checksum}")
-    temporary = f"{path}.{os.getpid()}.tmp"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(temporary, "wb") as file:
+        with replacing(path) as file:
             file.write(data)
-        os.replace(temporary, path)
     except OSError as error:
         raise _failed(url, path, f"it cannot be stored: {error}") from error
 

@@ -1,6 +1,6 @@
 """Files of language models in the GGUF format.
 
-In:  a path.
+In:  a path, or the bytes of a file as a tensor.
 Out: the file's own facts, and its tensors by name; DataError where it is not what it says.
 
 A quantized tensor stays as it is in the file: the numbers are a lazy expression over its bytes.
@@ -9,7 +9,6 @@ A quantized tensor stays as it is in the file: the numbers are a lazy expression
 from __future__ import annotations
 
 import math
-import os
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -19,8 +18,8 @@ from kernelet.base.errors import DataError
 from kernelet.base.helpers import round_up
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn import codebooks, quantization
+from kernelet.nn.files import Source, name_of, open_source, size_of
 
-Path = str | os.PathLike[str]
 Value = bool | int | float | str | list["Value"]
 
 _PLAIN: dict[int, DType] = {
@@ -65,9 +64,8 @@ class Entry:
 class Reader:
     """Takes numbers and texts from a file, and notices where it ends too early."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path, self.file = path, file
-        self.size = os.fstat(file.fileno()).st_size
+    def __init__(self, source: Source, file: BinaryIO) -> None:
+        self.source, self.file, self.size = source, file, size_of(file)
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
@@ -110,13 +108,15 @@ class Reader:
 
     def damaged(self, found: str) -> DataError:
         """The error for something that cannot be."""
-        return DataError(f"{os.fspath(self.path)}: not a whole GGUF file: {found}. Fetch it again.")
+        return DataError(f"{name_of(self.source)}: not a whole GGUF file: {found}. Fetch it again.")
 
 
-def gguf_load(path: Path, device: str | None = None) -> tuple[dict[str, Value], dict[str, Tensor]]:
+def gguf_load(
+    source: Source, device: str | None = None
+) -> tuple[dict[str, Value], dict[str, Tensor]]:
     """The facts of a GGUF file, and its tensors by name."""
-    with open(path, "rb") as file:
-        reader = Reader(path, file)
+    with open_source(source) as file:
+        reader = Reader(source, file)
         facts, entries = _read_header(reader)
         alignment = facts.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
@@ -164,7 +164,7 @@ def _read_tensor(reader: Reader, entry: Entry, device: str | None) -> Tensor:
     if block is None:
         known = ", ".join(each.name for each in BLOCKS.values())
         raise DataError(
-            f"{os.fspath(reader.path)}: GGUF tensor {entry.name} has elements of kind {entry.kind}; "
+            f"{name_of(reader.source)}: GGUF tensor {entry.name} has elements of kind {entry.kind}; "
             f"kernelet reads F32, F16, BF16, {known}. Use a file with one of those."
         )
     if count % block.elements:

@@ -1,6 +1,6 @@
 """Files of named tensors in the safetensors format.
 
-In:  a path.
+In:  a path, or the bytes of a file as a tensor.
 Out: tensors by name; DataError where the file is not what it says.
 
 A file is 8 bytes with the length of a JSON header, the header (type, shape and place of each
@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DataError, DTypeError
 from kernelet.frontend.tensor import Tensor
-
-Path = str | os.PathLike[str]
+from kernelet.nn.files import Path, Source, name_of, open_source, replacing, size_of
 
 _TYPES: dict[str, DType] = {
     "BOOL": dtypes.bool,
@@ -77,19 +76,17 @@ def safe_save(
     text += b" " * (-len(text) % 8)
     if tensors:
         Tensor.realize(*tensors.values())
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with open(temporary, "wb") as file:
+    with replacing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
             file.write(tensor.data())
-    os.replace(temporary, path)
 
 
-def safe_load(path: Path, device: str | None = None) -> dict[str, Tensor]:
+def safe_load(source: Source, device: str | None = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name."""
-    start, entries, _ = _read_header(path)
     found = {}
-    with open(path, "rb") as file:
+    with open_source(source) as file:
+        start, entries, _ = _read_header(source, file)
         for name, entry in entries.items():
             file.seek(start + entry.begin)
             data = file.read(entry.end - entry.begin)
@@ -97,60 +94,60 @@ def safe_load(path: Path, device: str | None = None) -> dict[str, Tensor]:
     return found
 
 
-def safe_load_metadata(path: Path) -> tuple[int, dict[str, Entry], dict[str, str]]:
+def safe_load_metadata(source: Source) -> tuple[int, dict[str, Entry], dict[str, str]]:
     """Where the elements start, the entry of each tensor, and the file's own notes."""
-    return _read_header(path)
+    with open_source(source) as file:
+        return _read_header(source, file)
 
 
-def _read_header(path: Path) -> tuple[int, dict[str, Entry], dict[str, str]]:
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        prefix = file.read(8)
-        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
-        if not 2 <= length <= min(size - 8, _HEADER_LIMIT):
-            raise _damaged(path, f"it has {size} bytes and says that its header has {length}")
-        text = file.read(length)
+def _read_header(source: Source, file: BinaryIO) -> tuple[int, dict[str, Entry], dict[str, str]]:
+    size = size_of(file)
+    prefix = file.read(8)
+    length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
+    if not 2 <= length <= min(size - 8, _HEADER_LIMIT):
+        raise _damaged(source, f"it has {size} bytes and says that its header has {length}")
+    text = file.read(length)
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"its header is not JSON: {error}") from None
+        raise _damaged(source, f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise _damaged(path, "its header is not a JSON object")
+        raise _damaged(source, "its header is not a JSON object")
     notes = header.pop("__metadata__", {})
     if not isinstance(notes, dict):
-        raise _damaged(path, "__metadata__ is not a JSON object")
-    entries = {name: _entry(path, name, fields) for name, fields in header.items()}
-    _check_places(path, entries, size - 8 - length)
+        raise _damaged(source, "__metadata__ is not a JSON object")
+    entries = {name: _entry(source, name, fields) for name, fields in header.items()}
+    _check_places(source, entries, size - 8 - length)
     return 8 + length, entries, notes
 
 
-def _entry(path: Path, name: str, fields: object) -> Entry:
+def _entry(source: Source, name: str, fields: object) -> Entry:
     match fields:
         case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
             pass
         case _:
-            raise _damaged(path, f"{name} has no dtype, shape and data_offsets")
+            raise _damaged(source, f"{name} has no dtype, shape and data_offsets")
     if not all(isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 for dim in shape):
-        raise _damaged(path, f"{name} has shape {shape}")
+        raise _damaged(source, f"{name} has shape {shape}")
     if kind not in _TYPES:
         known = ", ".join(_TYPES)
-        raise _damaged(path, f"{name} has the type {kind}; kernelet reads {known}")
+        raise _damaged(source, f"{name} has the type {kind}; kernelet reads {known}")
     dtype = _TYPES[kind]
     if end - begin != math.prod(shape) * dtype.itemsize:
-        raise _damaged(path, f"{name} is {kind} of shape {shape} in {end - begin} bytes")
+        raise _damaged(source, f"{name} is {kind} of shape {shape} in {end - begin} bytes")
     return Entry(dtype, tuple(shape), begin, end)
 
 
-def _check_places(path: Path, entries: Mapping[str, Entry], size: int) -> None:
+def _check_places(source: Source, entries: Mapping[str, Entry], size: int) -> None:
     """Tensors lie one after the other, without a gap, to the end of the file."""
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != at:
-            raise _damaged(path, f"{name} starts at {entry.begin}, the one before ends at {at}")
+            raise _damaged(source, f"{name} starts at {entry.begin}, the one before ends at {at}")
         at = entry.end
     if at != size:
-        raise _damaged(path, f"its tensors take {at} bytes and {size} are there")
+        raise _damaged(source, f"its tensors take {at} bytes and {size} are there")
 
 
-def _damaged(path: Path, found: str) -> DataError:
-    return DataError(f"{os.fspath(path)}: not a whole safetensors file: {found}. Fetch it again.")
+def _damaged(source: Source, found: str) -> DataError:
+    return DataError(f"{name_of(source)}: not a whole safetensors file: {found}. Fetch it again.")

@@ -14,8 +14,10 @@ from kernelet.base import trace
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.jit import TinyJit
 from kernelet.frontend.tensor import Tensor
+from kernelet.nn.archives import tar_extract, zip_extract
 from kernelet.nn.gguf import gguf_load
 from kernelet.nn.safetensors import safe_load, safe_load_metadata, safe_save
+from kernelet.nn.torch_files import torch_load
 
 __all__ = [
     "get_parameters",
@@ -25,6 +27,9 @@ __all__ = [
     "safe_load",
     "safe_load_metadata",
     "safe_save",
+    "tar_extract",
+    "torch_load",
+    "zip_extract",
 ]
 
 # What may hang on a model without being a part of it.

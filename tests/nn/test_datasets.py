@@ -57,6 +57,25 @@ def test_a_supplied_folder_is_read_as_it_is(folder, pack):
     np.testing.assert_array_equal(test_labels.numpy(), made[1][1])
 
 
+def test_clothes_are_read_from_their_own_folder(folder):
+    made = write_mnist(folder / "fashion-mnist")
+    for found in (datasets.fashion_mnist(base_url=NO_SERVER), datasets.mnist(fashion=True)):
+        np.testing.assert_array_equal(found[0].numpy(), made[0][0][:, None])
+        np.testing.assert_array_equal(found[3].numpy(), made[1][1])
+
+
+def test_packed_clothes_are_checked_as_they_come(folder, serve, monkeypatch):
+    write_mnist(folder / "published")
+    sums = {
+        path.name.removesuffix(".gz"): sha256(path.read_bytes()).hexdigest()
+        for path in (folder / "published").iterdir()
+    }
+    files = {name: sums[name] for name in datasets._FASHION_FILES}
+    monkeypatch.setattr(datasets, "_FASHION_FILES", files)
+    with serve(folder / "published") as url:
+        assert datasets.fashion_mnist(base_url=url)[0].shape == (5, 1, 28, 28)
+
+
 def test_missing_digits_are_downloaded_once(folder, serve):
     write_mnist(folder / "published")
     files = {}
