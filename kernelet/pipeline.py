@@ -29,6 +29,7 @@ from kernelet.kernelize.schedule import Schedule
 from kernelet.lower.decompose import decompose
 from kernelet.lower.dtypes import widen_narrow_floats
 from kernelet.lower.expand import expand_tiles
+from kernelet.lower.formats import write_small_floats
 from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.linearize import linearize
 from kernelet.lower.memory import scratch_to_registers
@@ -58,6 +59,7 @@ KERNELIZE = (
 )
 LOWER = (
     Pass("widen narrow floats", widen_narrow_floats, LOOPS),
+    Pass("write small floats", write_small_floats, LOOPS),
     Pass("expand tiles", _for_all(expand_tiles), LOOPS),
     Pass("simplify", _for_all(simplify), LOOPS),
     Pass("decompose", decompose, LOOPS),

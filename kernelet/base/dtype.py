@@ -16,19 +16,60 @@ Kind = Literal["void", "bool", "int", "uint", "float", "index"]
 Scalar = bool | int | float
 
 
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """How a small float is laid out: a sign, `exponent` bits, `mantissa` bits.
+
+    From `limit` on a number gets the code `overflow`: infinity, or the greatest number where there
+    is none.
+    """
+
+    exponent: int
+    mantissa: int
+    limit: float
+    overflow: int
+    nan: int
+
+    @property
+    def bias(self) -> int:
+        """What is added to the exponent of a number to store it."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether `overflow` is the code of infinity, not of a number."""
+        return self.overflow == ((1 << self.exponent) - 1) << self.mantissa
+
+
+# Floats that the `struct` module does not know; those of 8 bits are OCP's OFP8.
+FORMATS = {
+    "bfloat16": FloatFormat(8, 7, 2.0**128, 0x7F80, 0x7FC0),
+    "fp8e4m3": FloatFormat(4, 3, 464.0, 0x7E, 0x7F),
+    "fp8e5m2": FloatFormat(5, 2, 65536.0, 0x7C, 0x7F),
+}
+
+# How many bits a whole number may have to be exact in each float type.
+EXACT_BITS = {
+    **{name: form.mantissa + 1 for name, form in FORMATS.items()},
+    "float16": 11,
+    "float32": 24,
+    "float64": 53,
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DType:
     """One element type; `lanes > 1` is a vector register of that many elements.
 
-    `priority` orders promotion, `code` is the `struct` letter of one element (None: no such
-    letter exists, as for bfloat16).
+    `priority` orders promotion, `code` is the `struct` letter of one element, or of its bits where
+    the type is one of `FORMATS`.
     """
 
     name: str
     kind: Kind
     itemsize: int
     priority: int
-    code: str | None
+    code: str
     lanes: int = 1
 
     def vec(self, lanes: int) -> DType:
@@ -62,18 +103,18 @@ class DType:
 
     @property
     def min(self) -> Scalar:
-        """The least value; minus infinity for floats."""
+        """The least value; minus infinity for floats that have it."""
         if self.is_float:
-            return -math.inf
+            return round_float(self, -math.inf)
         if self.is_bool:
             return False
         return 0 if self.is_unsigned else -(1 << (self.itemsize * 8 - 1))
 
     @property
     def max(self) -> Scalar:
-        """The greatest value; infinity for floats."""
+        """The greatest value; infinity for floats that have it."""
         if self.is_float:
-            return math.inf
+            return round_float(self, math.inf)
         if self.is_bool:
             return True
         return (1 << (self.itemsize * 8 - (0 if self.is_unsigned else 1))) - 1
@@ -103,7 +144,7 @@ class dtypes:  # the name users of PyTorch and tinygrad know
     True
     """
 
-    void = DType("void", "void", 0, -1, None)
+    void = DType("void", "void", 0, -1, "x")
     index = DType("index", "index", 8, 4, "q")  # loop and address arithmetic inside kernels
     bool = DType("bool", "bool", 1, 0, "?")
     int8 = DType("int8", "int", 1, 1, "b")
@@ -114,17 +155,20 @@ class dtypes:  # the name users of PyTorch and tinygrad know
     uint32 = DType("uint32", "uint", 4, 6, "I")
     int64 = DType("int64", "int", 8, 7, "q")
     uint64 = DType("uint64", "uint", 8, 8, "Q")
-    float16 = DType("float16", "float", 2, 9, "e")
-    bfloat16 = DType("bfloat16", "float", 2, 10, None)
-    float32 = DType("float32", "float", 4, 11, "f")
-    float64 = DType("float64", "float", 8, 12, "d")
+    fp8e4m3 = DType("fp8e4m3", "float", 1, 9, "B")
+    fp8e5m2 = DType("fp8e5m2", "float", 1, 10, "B")
+    float16 = DType("float16", "float", 2, 11, "e")
+    bfloat16 = DType("bfloat16", "float", 2, 12, "H")
+    float32 = DType("float32", "float", 4, 13, "f")
+    float64 = DType("float64", "float", 8, 14, "d")
 
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
     half, float, double = float16, float32, float64
+    float8_e4m3fn, float8_e5m2 = fp8e4m3, fp8e5m2
     default_float, default_int = float32, int32
 
-    floats = (float16, bfloat16, float32, float64)
+    floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
     ints = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
     all = (bool, *ints, *floats)
 
@@ -143,13 +187,13 @@ _BY_NAME: dict[str, DType] = {
 def promote(left: DType, right: DType) -> DType:
     """The least type that holds both: floats win over integers, the wider over the narrower.
 
-    int64 with uint64 gives float32; float16 with bfloat16 gives float32.
+    int64 with uint64 gives float32; two floats of one size, neither of which holds the other, give
+    the next wider one: float16 with bfloat16 float32, the two of 8 bits float16.
     """
     if left is right:
         return left
-    pair = {left, right}
-    if pair == {dtypes.float16, dtypes.bfloat16}:
-        return dtypes.float32
+    if left.is_float and right.is_float and left.itemsize == right.itemsize:
+        return dtypes.float16 if left.itemsize == 1 else dtypes.float32
     low, high = sorted((left, right), key=lambda dtype: dtype.priority)
     if high.is_float or high.kind == low.kind or low.is_bool:
         return high
@@ -194,19 +238,45 @@ def _to_double(dtype: DType, value: int) -> float:
 
 def round_float(dtype: DType, value: float) -> float:
     """The nearest value that the float type `dtype` holds, ties to even."""
-    if dtype.scalar is dtypes.float64 or not math.isfinite(value):
+    if dtype.scalar is dtypes.float64 or math.isnan(value):
         return value
-    if dtype.scalar is dtypes.bfloat16:
-        return struct.unpack("<f", struct.pack("<I", bfloat16_bits(value) << 16))[0]  # type: ignore[no-any-return]
+    if dtype.name in FORMATS:
+        return float_from_bits(dtype, float_to_bits(dtype, value))
     try:
         return struct.unpack(f"<{dtype.code}", struct.pack(f"<{dtype.code}", value))[0]  # type: ignore[no-any-return]
     except OverflowError:
         return math.copysign(math.inf, value)
 
 
-def bfloat16_bits(value: float) -> int:
-    """The 16 bits of `value` as bfloat16, rounded to nearest even."""
-    bits = int(struct.unpack("<I", struct.pack("<f", round_float(dtypes.float32, value)))[0])
+def float_to_bits(dtype: DType, value: float) -> int:
+    """The bits of `value` in one of the `FORMATS`, rounded to float32, then to nearest even."""
+    form = FORMATS[dtype.name]
+    word = int(struct.unpack("<I", struct.pack("<f", round_float(dtypes.float32, value)))[0])
+    magnitude, cut = word & 0x7FFFFFFF, 23 - form.mantissa
+    size = struct.unpack("<f", struct.pack("<I", magnitude))[0]
     if math.isnan(value):
-        return (bits >> 16) | 0x40
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        code = form.nan
+    elif size >= form.limit:
+        code = form.overflow
+    elif size < 2.0 ** (1 - form.bias):
+        code = round(math.ldexp(size, form.bias - 1 + form.mantissa))
+    else:
+        odd = (magnitude >> cut) & 1
+        nearest = magnitude + ((form.bias - 127) << 23) + (1 << (cut - 1)) - 1 + odd
+        code = nearest >> cut
+    return code | (word >> 31) << (form.exponent + form.mantissa)
+
+
+def float_from_bits(dtype: DType, bits: int) -> float:
+    """The number that the bits of one of the `FORMATS` stand for."""
+    form = FORMATS[dtype.name]
+    code = bits & ((1 << (form.exponent + form.mantissa)) - 1)
+    fraction, exponent = code & ((1 << form.mantissa) - 1), code >> form.mantissa
+    if code > form.overflow:
+        size = math.nan
+    elif code == form.overflow and form.has_infinity:
+        size = math.inf
+    else:
+        whole = fraction | (1 << form.mantissa if exponent else 0)
+        size = math.ldexp(whole, max(exponent, 1) - form.bias - form.mantissa)
+    return -size if bits != code else size

@@ -14,7 +14,15 @@ import math
 import struct
 from collections.abc import Callable
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_to
+from kernelet.base.dtype import (
+    FORMATS,
+    DType,
+    Scalar,
+    dtypes,
+    float_from_bits,
+    float_to_bits,
+    round_to,
+)
 
 Load = Callable[[memoryview, int], Scalar]
 Store = Callable[[memoryview, int, Scalar], None]
@@ -143,11 +151,9 @@ def _out_of_range(name: str, size: int, memory: memoryview, offset: int) -> Inde
 
 def _loader(dtype: DType) -> Load:
     name, size = dtype.name, dtype.itemsize
-    if dtype is dtypes.bfloat16:
-        bits = _loader(dtypes.uint16)
-        widen = struct.Struct("<I").pack
-        as_float = struct.Struct("<f").unpack
-        return lambda memory, offset: as_float(widen(int(bits(memory, offset)) << 16))[0]
+    if dtype.name in FORMATS:
+        bits = _loader(_UNSIGNED[size])
+        return lambda memory, offset: float_from_bits(dtype, int(bits(memory, offset)))
     unpack = struct.Struct(f"<{dtype.code}").unpack_from
 
     def read(memory: memoryview, offset: int) -> Scalar:
@@ -160,9 +166,9 @@ def _loader(dtype: DType) -> Load:
 
 def _storer(dtype: DType) -> Store:
     name, size = dtype.name, dtype.itemsize
-    if dtype is dtypes.bfloat16:
-        write_bits = _storer(dtypes.uint16)
-        return lambda memory, offset, value: write_bits(memory, offset, bfloat16_bits(value))
+    if dtype.name in FORMATS:
+        put = _storer(_UNSIGNED[size])
+        return lambda memory, offset, value: put(memory, offset, float_to_bits(dtype, value))
     pack = struct.Struct(f"<{dtype.code}").pack_into
 
     def write(memory: memoryview, offset: int, value: Scalar) -> None:
@@ -187,6 +193,7 @@ def _rounder(dtype: DType) -> Round:
     return wrap
 
 
+_UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16}
 _DTYPES = (*dtypes.all, dtypes.index)
 _LOAD = {dtype.name: _loader(dtype) for dtype in _DTYPES}
 _STORE = {dtype.name: _storer(dtype) for dtype in _DTYPES}

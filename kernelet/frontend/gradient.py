@@ -192,8 +192,8 @@ def _moved(op: Op, node: UOp, arg: object) -> UOp:
 
 
 def _sum(node: UOp, axes: Sequence[int]) -> UOp:
-    """A sum that keeps its axes; 16-bit floats add up in float32."""
-    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize == 2 else node.dtype
+    """A sum that keeps its axes; floats of 8 and 16 bits add up in float32."""
+    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize < 4 else node.dtype
     arg = ReduceArg(Op.ADD, tuple(axes))
     return UOp(Op.REDUCE, wide, (node.cast(wide),), arg).cast(node.dtype)
 

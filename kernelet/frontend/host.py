@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
 from kernelet import engine, holdings
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, promote, round_to
+from kernelet.base.dtype import (
+    FORMATS,
+    DType,
+    Scalar,
+    dtypes,
+    float_from_bits,
+    float_to_bits,
+    promote,
+    round_to,
+)
 from kernelet.base.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from kernelet.frontend.primitives import DeviceLike, Primitives, scalar_dtype
 from kernelet.graph.division import index_of
@@ -106,8 +115,8 @@ def _kind_of(numbers: Sequence[Scalar]) -> DType:
 def pack(numbers: Iterable[Scalar], dtype: DType) -> bytes:
     """The bytes of `numbers` as elements of `dtype`."""
     values = list(numbers)
-    if dtype is dtypes.bfloat16:
-        return struct.pack(f"<{len(values)}H", *[bfloat16_bits(float(value)) for value in values])
+    if dtype.name in FORMATS:
+        values = [float_to_bits(dtype, float(value)) for value in values]
     if dtype.is_bool:
         return bytes([bool(value) for value in values])
     try:
@@ -120,10 +129,10 @@ def pack(numbers: Iterable[Scalar], dtype: DType) -> bytes:
 def unpack(data: bytes, dtype: DType) -> list[Scalar]:
     """The elements that `data` holds."""
     count = len(data) // dtype.itemsize
-    if dtype is dtypes.bfloat16:
-        words = struct.unpack(f"<{count}H", data)
-        data, dtype = struct.pack(f"<{count}I", *[word << 16 for word in words]), dtypes.float32
-    return list(struct.unpack(f"<{count}{dtype.code}", data))
+    values = list(struct.unpack(f"<{count}{dtype.code}", data))
+    if dtype.name in FORMATS:
+        return [float_from_bits(dtype, bits) for bits in values]
+    return values
 
 
 def nest(values: Sequence[Scalar], shape: Sequence[int]) -> Nested:
@@ -145,30 +154,26 @@ def nest(values: Sequence[Scalar], shape: Sequence[int]) -> Nested:
 def from_array(array: np.ndarray, dtype: DType | None) -> HostData:
     """A numpy array; its own type unless another is given."""
     name = array.dtype.name
-    if dtype is not None and dtype.code is not None and dtype.name != name:
+    if dtype is not None and dtype.name not in FORMATS and dtype.name != name:
         array, name = array.astype(dtype.name), dtype.name
-    try:
-        found = dtypes.from_name(name)
-    except KeyError:
+    found = getattr(dtypes, name, None)
+    if not isinstance(found, DType):
         names = ", ".join(known.name for known in dtypes.all)
         raise DTypeError(
             f"Tensor: numpy's {name} has no counterpart. Convert it to one of {names}."
-        ) from None
+        )
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return HostData(little.tobytes(), tuple(array.shape), found)
 
 
 def to_array(data: bytes, shape: Sequence[int], dtype: DType) -> np.ndarray:
-    """A numpy array of its own memory; bfloat16 becomes float32."""
+    """A numpy array of its own memory; numpy must have the dtype."""
     try:
         import numpy as np  # noqa: PLC0415 - numpy is optional
     except ImportError:
         raise ArgumentError(
             "numpy(): numpy is not installed. Install it, or use tolist()."
         ) from None
-    if dtype is dtypes.bfloat16:
-        words = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
-        return words.view(np.float32).reshape(tuple(shape))
     return np.frombuffer(data, dtype=dtype.name).reshape(tuple(shape)).copy()
 
 

@@ -22,7 +22,7 @@ from typing import Self, Unpack
 
 from kernelet import holdings
 from kernelet.base import config
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
@@ -142,7 +142,7 @@ class Random(Sorting, Creation):
             words = cls._random(shape, device, 2)
             high = words._row(0).rshift(5).cast(dtype) * float(1 << 26)
             return (high + words._row(1).rshift(6).cast(dtype)) * 2.0**-53
-        bits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
+        bits = EXACT_BITS[dtype.name]
         words = cls._random(shape, device)._row(0).rshift(32 - bits)
         return words.cast(dtypes.int32).cast(dtypes.float32).cast(dtype) * 2.0**-bits
 

@@ -43,12 +43,12 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 def accumulator_dtype(dtype: DType) -> DType:
-    """The type that sums of `dtype` are kept in: 16-bit floats add up in float32.
+    """The type that sums of `dtype` are kept in: floats of 8 and 16 bits add up in float32.
 
     >>> accumulator_dtype(dtypes.bfloat16), accumulator_dtype(dtypes.int64)
     (dtypes.float32, dtypes.int64)
     """
-    return dtypes.float32 if dtype.is_float and dtype.itemsize == 2 else dtype
+    return dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
 
 
 def either(axis: Axes, dim: Axes) -> Axes:
@@ -189,7 +189,7 @@ class Reduction(Movement, Functions):
     def mean(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None, *, dim: Axes = None
     ) -> Self:
-        """The mean, as floats; ``numpy.mean(x, axis)``. 16-bit floats add up in float32."""
+        """The mean, as floats; ``numpy.mean(x, axis)``. floats of 8 and 16 bits add up in float32."""
         axes = self.axes(either(axis, dim))
         source = self if dtype is None else self.cast(dtype)
         wide = source._widened()

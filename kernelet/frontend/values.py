@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
-from kernelet.base.dtype import Scalar
+from kernelet.base.dtype import FORMATS, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend import host
 from kernelet.frontend.host import known_shape
@@ -75,7 +75,9 @@ class Values(Indexing):
         return host.nest(host.unpack(self._bytes(), self.dtype), known_shape(self.shape))
 
     def numpy(self) -> np.ndarray:
-        """The values as a numpy array of its own memory; bfloat16 becomes float32."""
+        """The values as a numpy array of its own memory; floats it lacks become float32."""
+        if self.dtype.name in FORMATS:
+            return self.cast(dtypes.float32).numpy()
         return host.to_array(self._bytes(), known_shape(self.shape), self.dtype)
 
     def data(self) -> memoryview:

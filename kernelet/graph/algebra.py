@@ -11,7 +11,7 @@ normal form of their own in `division.py`.
 
 from __future__ import annotations
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold, is_power_of_two
 from kernelet.graph.ops import COMMUTATIVE, ELEMENTWISE, Op
 from kernelet.graph.pattern import (
@@ -182,9 +182,6 @@ CONSTANTS = RuleSet(
 
 # ---- casts ----
 
-# How many bits a whole number may have to be exact in each float type.
-_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-
 
 def holds_every(wide: DType, narrow: DType) -> bool:
     """Whether each value of `narrow` is a value of `wide` too."""
@@ -193,7 +190,7 @@ def holds_every(wide: DType, narrow: DType) -> bool:
     if narrow.is_float:
         return wide.is_float and wide.itemsize > narrow.itemsize
     if wide.is_float:
-        return narrow.itemsize * 8 - (not narrow.is_unsigned) <= _EXACT_BITS[wide.name]
+        return narrow.itemsize * 8 - (not narrow.is_unsigned) <= EXACT_BITS[wide.name]
     return bool(wide.min <= narrow.min and narrow.max <= wide.max)
 
 

@@ -26,7 +26,7 @@ from kernelet.graph.uop import UOp, VariableArg
 DTypes = DType | tuple[DType, ...] | Callable[[DType], bool]
 
 # The dtype of a placeholder: whichever of the equation's dtypes the graph has in that place.
-ANY_DTYPE = DType("any", "void", 0, -1, None)
+ANY_DTYPE = DType("any", "void", 0, -1, "x")
 
 INTEGERS = (*dtypes.ints, dtypes.index)
 NUMBERS = (*INTEGERS, *dtypes.floats)

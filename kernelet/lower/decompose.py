@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from kernelet.base.dtype import DType, Scalar, dtypes, round_float
+from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes, round_float
 from kernelet.base.target import Target
 from kernelet.graph.fold import is_power_of_two
 from kernelet.graph.ops import Op
@@ -303,7 +303,10 @@ _FUNCTIONS = {
 }
 
 
-@rule(UPat((Op.EXP2, Op.LOG2, Op.SIN), (dtypes.float16, dtypes.bfloat16), name="node"))
+_NARROW = (dtypes.float16, *(dtypes.from_name(name) for name in FORMATS))
+
+
+@rule(UPat((Op.EXP2, Op.LOG2, Op.SIN), _NARROW, name="node"))
 def function_of_narrow_float_is_computed_wide(node: UOp, ctx: Target) -> UOp | None:
     """exp2(x) -> half(exp2(float(x)))"""
     if node.op.name in ctx.operations:

@@ -1,8 +1,8 @@
 """Compute in float32 with the dtypes that the Target can only load and store.
 
 In:  the statements of a kernel over scalar or vector expressions.
-Out: the same, with float16 and bfloat16 (those of `Target.storage_only`) in LOAD, STORE, CAST and
-     BITCAST alone; scratch never holds them.
+Out: the same, with narrow floats (those of `Target.storage_only`) in LOAD, STORE, CAST and BITCAST
+     alone; scratch never holds them.
 
 Each result is rounded to its dtype, as if it had been stored: a value is the same in one kernel
 or in many. Sums that shall be more precise are asked for in float32 by whoever writes them. An

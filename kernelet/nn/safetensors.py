@@ -31,6 +31,8 @@ _TYPES: dict[str, DType] = {
     "U32": dtypes.uint32,
     "I64": dtypes.int64,
     "U64": dtypes.uint64,
+    "F8_E4M3": dtypes.fp8e4m3,
+    "F8_E5M2": dtypes.fp8e5m2,
     "F16": dtypes.float16,
     "BF16": dtypes.bfloat16,
     "F32": dtypes.float32,

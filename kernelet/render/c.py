@@ -24,7 +24,6 @@ from kernelet.render.c_memory import lane_address, memory_dtype, scratch_lines, 
 from kernelet.render.c_types import literal, scalar_name
 from kernelet.render.renderer import (
     BOOL_OPERATIONS,
-    STORAGE_FLOATS,
     Lines,
     Walker,
     gate_of,
@@ -290,7 +289,7 @@ class _Renderer(Walker):
         if target.is_bool:
             if source.dtype.is_bool:
                 return self._use(source, _LOOSE), _LOOSE
-            if source.dtype.scalar in STORAGE_FLOATS:
+            if source.dtype.scalar is dtypes.float16:
                 return f"({self._use(source, _UNARY)} & 0x7fff) != 0", _LOOSE
             return f"{self._use(source, _SUM)} != {literal(source.dtype, 0)}", _LOOSE
         if source.dtype.is_bool and target.lanes > 1:
@@ -381,7 +380,7 @@ class _Renderer(Walker):
         mask = self._masks[node] = mask_dtype(source.dtype)
         left = self._use(source, _SUM)
         if node.op in (Op.CAST, Op.BITCAST):
-            if source.dtype.scalar in STORAGE_FLOATS:
+            if source.dtype.scalar is dtypes.float16:
                 left = f"({left} << 1)"
             return f"({self._prelude.type(mask)})({left} != ({self._type(source)}){{0}})", _UNARY
         sign, _ = _OPERATORS[node.op]

@@ -4,8 +4,8 @@ In:  C text of a value, its dtype, the dtype it shall have.
 Out: C text; functions it calls are put in the prelude.
 
 A float becomes an integer by truncation; what is out of range becomes the nearest integer there
-is, NaN becomes 0. The 16-bit floats are held as their bits and rounded to nearest even: float16
-at once, bfloat16 by way of float32.
+is, NaN becomes 0. A float16 is held as its bits and rounded to nearest even; floats that are
+narrower or wider by range are integer arithmetic by now.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import re
 from kernelet.base.dtype import DType, dtypes
 from kernelet.render.c_helpers import Prelude, mask_dtype
 from kernelet.render.c_types import SIGNED, UNSIGNED, literal, short_name
-from kernelet.render.renderer import STORAGE_FLOATS, bits_dtype
+from kernelet.render.renderer import bits_dtype
 
 
 def cast(prelude: Prelude, text: str, source: DType, target: DType) -> str:
     """`text` as a value of `target`; neither is bool."""
     lanes = source.lanes
-    if source.scalar in STORAGE_FLOATS:
+    if source.scalar is dtypes.float16:
         wide = dtypes.float32.vec(lanes)
         return cast(prelude, f"{_widen(prelude, source)}({text})", wide, target)
     if source is target:
         return text
-    if target.scalar in STORAGE_FLOATS:
-        if not source.is_float or target.scalar is dtypes.bfloat16:
+    if target.scalar is dtypes.float16:
+        if not source.is_float:
             wide = dtypes.float32.vec(lanes)
             text, source = cast(prelude, text, source, wide), wide
         return f"{_narrow(prelude, source, target)}({text})"
@@ -114,7 +114,7 @@ def _clamp_lanes(prelude: Prelude, source: DType, target: DType) -> str:
     return "\n".join([*lines, f"return {_convert(prelude, 'whole', target)};"])
 
 
-# ---- 16-bit floats ----
+# ---- float16 ----
 
 
 def _widen(prelude: Prelude, source: DType) -> str:
@@ -122,18 +122,15 @@ def _widen(prelude: Prelude, source: DType) -> str:
     wide, bits = dtypes.float32.vec(lanes), dtypes.uint32.vec(lanes)
     unsigned = prelude.type(bits)
     value = cast(prelude, "x", dtypes.uint16.vec(lanes), bits)
-    if source.scalar is dtypes.bfloat16:
-        body = f"return {bitcast(prelude, f'{value} << 16', bits, wide)};"
-    else:
-        # The exponent is moved to its place and made right by one exact product.
-        scaled = f"{bitcast(prelude, 'shifted', bits, wide)} * 0x1p112f"
-        infinite = _flag(prelude, bits, "shifted >= 0x0f800000u")
-        body = f"""
-            const {unsigned} wide = {value}, shifted = (wide & 0x7fffu) << 13;
-            const {unsigned} scaled = {bitcast(prelude, scaled, wide, bits)};
-            const {unsigned} exponent = {infinite} & 0x7f800000u;
-            const {unsigned} result = scaled | exponent | (wide & 0x8000u) << 16;
-            return {bitcast(prelude, "result", bits, wide)};"""
+    # The exponent is moved to its place and made right by one exact product.
+    scaled = f"{bitcast(prelude, 'shifted', bits, wide)} * 0x1p112f"
+    infinite = _flag(prelude, bits, "shifted >= 0x0f800000u")
+    body = f"""
+        const {unsigned} wide = {value}, shifted = (wide & 0x7fffu) << 13;
+        const {unsigned} scaled = {bitcast(prelude, scaled, wide, bits)};
+        const {unsigned} exponent = {infinite} & 0x7f800000u;
+        const {unsigned} result = scaled | exponent | (wide & 0x8000u) << 16;
+        return {bitcast(prelude, "result", bits, wide)};"""
     name = f"{source.name}_to_{short_name(wide)}"
     return prelude.function(prelude.type(wide), name, f"{prelude.type(source)} x", body)
 
@@ -146,20 +143,11 @@ def _narrow(prelude: Prelude, source: DType, target: DType) -> str:
         return prelude.function(result, name, f"{kind} x", f"return {narrow};")
     bits = dtypes.uint32.vec(lanes)
     unsigned = prelude.type(bits)
-    round_bits = _to_bfloat16 if target.scalar is dtypes.bfloat16 else _to_half
     body = f"""
         const {unsigned} bits = {bitcast(prelude, "x", source, bits)};
-        {round_bits(prelude, bits)}
+        {_to_half(prelude, bits)}
         return {cast(prelude, "result", bits, dtypes.uint16.vec(lanes))};"""
     return prelude.function(result, name, f"{kind} x", body)
-
-
-def _to_bfloat16(prelude: Prelude, bits: DType) -> str:
-    nan = _flag(prelude, bits, "(bits & 0x7fffffffu) > 0x7f800000u")
-    kind = prelude.type(bits)
-    return f"""
-        const {kind} nan = {nan}, rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        const {kind} result = (nan & (bits >> 16 | 0x40u)) | (~nan & rounded);"""
 
 
 def _to_half(prelude: Prelude, bits: DType) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_float, round_to
+from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes, float_to_bits, round_float, round_to
 from kernelet.render.renderer import bits_dtype
 
 C_NAMES: dict[DType, str] = {
@@ -58,8 +58,8 @@ def literal(dtype: DType, value: Scalar) -> str:
 
 
 def _float_literal(dtype: DType, value: float) -> str:
-    if dtype is dtypes.bfloat16:
-        return hex(bfloat16_bits(value))
+    if dtype.name in FORMATS:
+        return hex(float_to_bits(dtype, value))
     if dtype is dtypes.float16:
         half = round_float(dtype, value)
         return hex(int(struct.unpack("<H", struct.pack("<e", half))[0]))

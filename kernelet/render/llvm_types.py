@@ -3,7 +3,7 @@
 In:  dtypes, Python values.
 Out: LLVM IR text.
 
-The 16-bit floats are `i16`, their bits. Conversions give the same result on every processor: see
+Narrow floats are integers, their bits. Conversions give the same result on every processor: see
 `kernelet.render.c_casts`.
 """
 
@@ -13,8 +13,8 @@ import math
 import struct
 from typing import Protocol
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_float, round_to
-from kernelet.render.renderer import STORAGE_FLOATS, bits_dtype
+from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes, float_to_bits, round_float, round_to
+from kernelet.render.renderer import bits_dtype
 
 _FLOAT_NAMES = {dtypes.float32: "float", dtypes.float64: "double"}
 _FLOAT_SUFFIXES = {dtypes.float32: "f32", dtypes.float64: "f64"}
@@ -64,8 +64,8 @@ def _whole(dtype: DType, value: Scalar) -> str:
 
 
 def _float_literal(dtype: DType, value: float) -> str:
-    if dtype is dtypes.bfloat16:
-        return str(bfloat16_bits(value))
+    if dtype.name in FORMATS:
+        return str(float_to_bits(dtype, value))
     rounded = round_float(dtype, value)
     if dtype is dtypes.float16:
         return str(struct.unpack("<H", struct.pack("<e", rounded))[0])
@@ -82,15 +82,15 @@ def cast_value(assembler: Assembler, value: str, source: DType, target: DType) -
     """Convert `value` from `source` to `target`."""
     if source is target:
         return value
-    if source.scalar in STORAGE_FLOATS:
+    if source.scalar is dtypes.float16:
         wide = dtypes.float32.vec(source.lanes)
         return cast_value(assembler, _widen(assembler, value, source), wide, target)
     if target.is_bool:
         test = "fcmp une" if source.is_float else "icmp ne"
         return assembler.assign(f"{test} {type_name(source)} {value}, {literal(source, 0)}")
-    if target.scalar in STORAGE_FLOATS:
+    if target.scalar is dtypes.float16:
         wide = dtypes.float32.vec(source.lanes)
-        if source.scalar is dtypes.float64 and target.scalar is dtypes.float16:
+        if source.scalar is dtypes.float64:
             value = _round_to_odd(assembler, value, source)
         else:
             value = cast_value(assembler, value, source, wide)
@@ -138,36 +138,17 @@ def _saturate(assembler: Assembler, value: str, source: DType, target: DType) ->
 def _widen(assembler: Assembler, value: str, source: DType) -> str:
     lanes = source.lanes
     bits, wide = type_name(source), type_name(dtypes.float32.vec(lanes))
-    if source.scalar is dtypes.float16:
-        half = _vector("half", lanes)
-        value = assembler.assign(f"bitcast {bits} {value} to {half}")
-        return assembler.assign(f"fpext {half} {value} to {wide}")
-    word = dtypes.uint32.vec(lanes)
-    value = assembler.assign(f"zext {bits} {value} to {type_name(word)}")
-    value = assembler.assign(f"shl {type_name(word)} {value}, {literal(word, 16)}")
-    return assembler.assign(f"bitcast {type_name(word)} {value} to {wide}")
+    half = _vector("half", lanes)
+    value = assembler.assign(f"bitcast {bits} {value} to {half}")
+    return assembler.assign(f"fpext {half} {value} to {wide}")
 
 
 def _narrow(assembler: Assembler, value: str, target: DType) -> str:
     lanes = target.lanes
     wide, bits = type_name(dtypes.float32.vec(lanes)), type_name(target)
-    if target.scalar is dtypes.float16:
-        half = _vector("half", lanes)
-        value = assembler.assign(f"fptrunc {wide} {value} to {half}")
-        return assembler.assign(f"bitcast {half} {value} to {bits}")
-    word = dtypes.uint32.vec(lanes)
-    kind = type_name(word)
-    nan = assembler.assign(f"fcmp uno {wide} {value}, {value}")
-    value = assembler.assign(f"bitcast {wide} {value} to {kind}")
-    high = assembler.assign(f"lshr {kind} {value}, {literal(word, 16)}")
-    odd = assembler.assign(f"and {kind} {high}, {literal(word, 1)}")
-    value = assembler.assign(f"add {kind} {value}, {literal(word, 0x7FFF)}")
-    value = assembler.assign(f"add {kind} {value}, {odd}")
-    value = assembler.assign(f"lshr {kind} {value}, {literal(word, 16)}")
-    quiet = assembler.assign(f"or {kind} {high}, {literal(word, 0x40)}")
-    flags = _vector("i1", lanes)
-    value = assembler.assign(f"select {flags} {nan}, {kind} {quiet}, {kind} {value}")
-    return assembler.assign(f"trunc {kind} {value} to {bits}")
+    half = _vector("half", lanes)
+    value = assembler.assign(f"fptrunc {wide} {value} to {half}")
+    return assembler.assign(f"bitcast {half} {value} to {bits}")
 
 
 def _round_to_odd(assembler: Assembler, value: str, source: DType) -> str:

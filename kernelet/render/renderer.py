@@ -26,7 +26,6 @@ Render = Callable[[Sequence[UOp], str], str]
 STACK_BYTES = 1 << 20  # scratch above this comes from the heap
 BOOL_OPERATIONS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.SUB: Op.XOR, Op.CMPNE: Op.XOR}
 _DECLARATIONS = frozenset({Op.PARAM, Op.VARIABLE, Op.SCRATCH, Op.CONST})
-STORAGE_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})  # kept as bits, never computed with
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +182,9 @@ def repeated_source(node: UOp) -> UOp | None:
 
 
 def bits_dtype(dtype: DType) -> DType:
-    """The dtype that registers hold: storage floats are their bits, an index is an int64."""
-    if dtype.scalar in STORAGE_FLOATS:
-        return dtypes.uint16.vec(dtype.lanes)
+    """The dtype that registers hold: narrow floats are their bits, an index is an int64."""
+    if dtype.is_float and dtype.itemsize < 4:
+        return (dtypes.uint16 if dtype.itemsize == 2 else dtypes.uint8).vec(dtype.lanes)
     if dtype.scalar is dtypes.index:
         return dtypes.int64.vec(dtype.lanes)
     return dtype

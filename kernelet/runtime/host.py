@@ -14,6 +14,7 @@ import sys
 from functools import cache
 
 from kernelet.base import config
+from kernelet.base.dtype import FORMATS
 from kernelet.base.helpers import round_up
 from kernelet.base.target import Target
 
@@ -206,7 +207,7 @@ def _target(name: str, thread_count: int) -> Target:
         cache_bytes=_cache_bytes(),
         threads=thread_count,
         operations=frozenset(operations),
-        storage_only=frozenset({"float16", "bfloat16"}),
+        storage_only=frozenset({"float16", *FORMATS}),
         features=" ".join([sys.platform, platform.machine(), processor(), *sorted(features())]),
     )
 

@@ -5,9 +5,18 @@ import pickle
 import numpy as np
 import pytest
 
-from kernelet.base.dtype import DType, bfloat16_bits, dtypes, promote, round_float, round_to
+from kernelet.base.dtype import (
+    FORMATS,
+    DType,
+    dtypes,
+    float_from_bits,
+    float_to_bits,
+    promote,
+    round_float,
+    round_to,
+)
 
-NUMPY_TYPES = [dtype for dtype in dtypes.all if dtype is not dtypes.bfloat16]
+NUMPY_TYPES = [dtype for dtype in dtypes.all if dtype.name not in FORMATS]
 
 
 @pytest.mark.parametrize("dtype", dtypes.all, ids=str)
@@ -63,6 +72,9 @@ def test_promotion_does_not_depend_on_the_order(left: DType, right: DType) -> No
         (dtypes.int64, dtypes.float16, dtypes.float16),
         (dtypes.float16, dtypes.bfloat16, dtypes.float32),
         (dtypes.float32, dtypes.float64, dtypes.float64),
+        (dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.float16),
+        (dtypes.fp8e5m2, dtypes.bfloat16, dtypes.bfloat16),
+        (dtypes.int64, dtypes.fp8e4m3, dtypes.fp8e4m3),
     ],
     ids=str,
 )
@@ -110,9 +122,42 @@ def test_floats_round_as_numpy_does(value: float) -> None:
     [(1.0, 0x3F80), (-2.5, 0xC020), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (math.inf, 0x7F80)],
 )
 def test_bfloat16_keeps_the_upper_half_rounded_to_even(value: float, bits: int) -> None:
-    assert bfloat16_bits(value) == bits
+    assert float_to_bits(dtypes.bfloat16, value) == bits
 
 
-def test_nan_stays_nan_in_sixteen_bits() -> None:
-    assert math.isnan(round_float(dtypes.bfloat16, math.nan))
-    assert math.isnan(round_float(dtypes.float16, math.nan))
+@pytest.mark.parametrize(
+    ("dtype", "value", "bits"),
+    [
+        # Examples and limits from OCP's specification of 8-bit floats (OFP8).
+        (dtypes.fp8e4m3, 448.0, 0x7E),
+        (dtypes.fp8e4m3, 2.0**-6, 0x08),
+        (dtypes.fp8e4m3, 2.0**-9, 0x01),
+        (dtypes.fp8e4m3, 2.0**-10, 0x00),
+        (dtypes.fp8e4m3, 1.5 * 2.0**-9, 0x02),
+        (dtypes.fp8e4m3, -1.0625, 0xB8),
+        (dtypes.fp8e4m3, 1e9, 0x7E),
+        (dtypes.fp8e4m3, -math.inf, 0xFE),
+        (dtypes.fp8e5m2, 57344.0, 0x7B),
+        (dtypes.fp8e5m2, 61440.0, 0x7C),
+        (dtypes.fp8e5m2, 2.0**-16, 0x01),
+        (dtypes.fp8e5m2, -math.inf, 0xFC),
+    ],
+    ids=str,
+)
+def test_eight_bits_are_rounded_to_even_and_keep_their_range(
+    dtype: DType, value: float, bits: int
+) -> None:
+    assert float_to_bits(dtype, value) == bits
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_code_is_a_number_that_has_this_code(name: str) -> None:
+    dtype = dtypes.from_name(name)
+    for code in range(1 << 8 * dtype.itemsize):
+        value = float_from_bits(dtype, code)
+        assert math.isnan(value) or float_to_bits(dtype, value) == code
+
+
+def test_nan_stays_nan_in_sixteen_and_in_eight_bits() -> None:
+    for dtype in dtypes.floats:
+        assert math.isnan(round_float(dtype, math.nan))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernelet import backends, pipeline
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes
+from kernelet.base.dtype import FORMATS, DType, Scalar, float_from_bits, float_to_bits
 from kernelet.base.scalars import NAMESPACE
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
@@ -38,20 +38,17 @@ VECTORS = Target(
 
 def encode(dtype: DType, values: Sequence[Scalar]) -> bytearray:
     """The bytes of elements in memory."""
-    if dtype is dtypes.bfloat16:
-        return bytearray(struct.pack(f"<{len(values)}H", *[bfloat16_bits(v) for v in values]))
+    if dtype.name in FORMATS:
+        values = [float_to_bits(dtype, float(value)) for value in values]
     return bytearray(struct.pack(f"<{len(values)}{dtype.code}", *values))
 
 
 def decode(dtype: DType, data: bytes | bytearray) -> Values:
     """The elements in memory."""
     count = len(data) // dtype.itemsize
-    if dtype is dtypes.bfloat16:
-        bits = struct.unpack(f"<{count}H", data[: 2 * count])
-        raw = struct.pack(f"<{count}I", *[b << 16 for b in bits])
-        return list(struct.unpack(f"<{count}f", raw))
     code = "B" if dtype.is_bool else dtype.code
-    return list(struct.unpack(f"<{count}{code}", data[: count * dtype.itemsize]))
+    values = list(struct.unpack(f"<{count}{code}", data[: count * dtype.itemsize]))
+    return [float_from_bits(dtype, bits) for bits in values] if dtype.name in FORMATS else values
 
 
 # ---- machines ----

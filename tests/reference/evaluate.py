@@ -13,7 +13,15 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_to
+from kernelet.base.dtype import (
+    FORMATS,
+    DType,
+    Scalar,
+    dtypes,
+    float_from_bits,
+    float_to_bits,
+    round_to,
+)
 from kernelet.base.errors import InternalError
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, OP_TABLE, Op
@@ -250,11 +258,6 @@ def _pad(
 
 
 def _bitcast(old: DType, new: DType, value: Scalar) -> Scalar:
-    if old.scalar is dtypes.bfloat16:
-        raw = struct.pack("<H", bfloat16_bits(float(value)))
-    else:
-        raw = struct.pack(f"<{old.code}", value)
-    if new.scalar is dtypes.bfloat16:
-        return float(struct.unpack("<f", b"\0\0" + raw)[0])
+    raw = struct.pack(f"<{old.code}", float_to_bits(old, value) if old.name in FORMATS else value)
     found: Scalar = struct.unpack(f"<{new.code}", raw)[0]
-    return found
+    return float_from_bits(new, int(found)) if new.name in FORMATS else found

@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelet.base.dtype import DType, Scalar, bfloat16_bits, dtypes, round_to
+from kernelet.base.dtype import (
+    FORMATS,
+    DType,
+    Scalar,
+    dtypes,
+    float_from_bits,
+    float_to_bits,
+    round_to,
+)
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, RangeArg, ScratchArg, UOp
 
@@ -192,20 +200,16 @@ def row_maximum(rows: int, columns: int, lanes: int) -> list[UOp]:
 
 def encode(dtype: DType, values: Sequence[Scalar]) -> bytes:
     """The values as they lie in memory."""
-    if dtype is dtypes.bfloat16:
-        return struct.pack(f"<{len(values)}H", *(bfloat16_bits(float(value)) for value in values))
+    if dtype.name in FORMATS:
+        values = [float_to_bits(dtype, float(value)) for value in values]
     return struct.pack(f"<{len(values)}{dtype.code}", *values)
 
 
 def decode(dtype: DType, data: bytes) -> list[Scalar]:
     """The values that lie in memory."""
     count = len(data) // dtype.itemsize
-    if dtype is dtypes.bfloat16:
-        bits = struct.unpack(f"<{count}H", data)
-        return list(
-            struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(b << 16 for b in bits)))
-        )
-    return list(struct.unpack(f"<{count}{dtype.code}", data))
+    values = list(struct.unpack(f"<{count}{dtype.code}", data))
+    return [float_from_bits(dtype, code) for code in values] if dtype.name in FORMATS else values
 
 
 # ---- running ----

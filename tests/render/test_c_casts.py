@@ -19,11 +19,6 @@ def test_a_float_becomes_an_integer_through_a_helper_that_saturates() -> None:
     assert "x >= 0x1p+31f ? 2147483647" in prelude.text()
 
 
-def test_half_to_bfloat16_goes_by_way_of_float() -> None:
-    text = cast(Prelude(), "x", dtypes.float16, dtypes.bfloat16)
-    assert text == "float32_to_bfloat16(float16_to_float32(x))"
-
-
 def test_vectors_are_converted_at_once() -> None:
     text = cast(Prelude(), "x", dtypes.int32.vec(8), dtypes.float32.vec(8))
     assert text == "__builtin_convertvector(x, float32x8)"
