@@ -17,7 +17,6 @@ from kernelet.base.errors import ArgumentError, JitError
 from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import sizes_of, substitute, with_bound_values
 from kernelet.holdings import (
     adopt,
@@ -58,22 +57,22 @@ def read_bytes(node: UOp) -> bytes:
     if isinstance(node.device, tuple):
         (node,) = realize([UOp(Op.COPY, node.dtype, (node,), node.device[0])])
     plain = with_bound_values(node)
-    base, tracker = tracker_of(plain)
-    view = tracker.strided_view()
-    if view is None or not view.is_row_major:
+    found = rows_of(plain)
+    if found is None:
         # With the sizes of this moment, so that the rows of the copy follow each other.
-        (found,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (plain,))])
-        base, tracker = tracker_of(found)
-        view = tracker.strided_view()
+        (copied,) = realize([UOp(Op.CONTIGUOUS, node.dtype, (plain,))])
+        found = rows_of(copied)
+    assert found is not None
+    base, start = found
     recorder = current_recorder.get()
     if recorder is not None and recorder.is_strict and recorder.changes(memories[base]):
         raise JitError(
             "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
             "which would be the same in every replay. Return the tensor and read it outside."
         )
-    assert view is not None
     itemsize = node.dtype.itemsize
-    part = memories[base].view(view.offset * itemsize, view.size * itemsize)
+    size = math.prod(dim for dim in plain.shape if isinstance(dim, int))
+    part = memories[base].view(start * itemsize, size * itemsize)
     return bytes(part.copy_out())
 
 

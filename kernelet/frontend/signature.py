@@ -20,7 +20,6 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.view import tracker_of
 from kernelet.graph.walk import split_view, substitute, toposort_with_sizes
 from kernelet.launches import Given
 
@@ -244,9 +243,6 @@ def _form_of(node: UOp) -> Form:
     binds = binds_of(node)
     plain = substitute(node, {bind: bind.src[0] for bind in binds}) if binds else node
     base = split_view(plain)[1]
-    view = None if binds else tracker_of(live.without_detach(plain))[1].strided_view()
-    if view is not None and view.is_row_major:
-        return _flat_form(plain, base, view.offset)
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
     form = substitute(live.without_detach(plain), {base: param})
     return Form(base, 0, base.arg.size * node.dtype.itemsize, form, binds)

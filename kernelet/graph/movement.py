@@ -95,23 +95,29 @@ def all_numbers(*tuples: Sequence[Dim]) -> bool:
 
 
 def rows_of(node: UOp) -> tuple[UOp, int] | None:
-    """The node below of which a view shows neighbouring rows, and where they begin in it.
+    """The node below, of which a view shows neighbouring elements in order, and where they begin.
 
-    None for other views: this is for whole tensors and slices of data sets, which are common.
+    None for other views, and where the beginning is known at each launch only.
     """
     chain, node = split_view(node)
     start = 0
     for step in reversed(chain):
         old, shape = step.src[0].shape, step.shape
-        if step.op not in (Op.RESHAPE, Op.SHRINK) or not all_numbers(old, shape):
+        if not all_numbers(old, shape):
             return None
         if step.op is Op.SHRINK:
             cut = [axis for axis, size in enumerate(old) if shape[axis] != size]
-            if len(cut) > 1 or any(size != 1 for axis in cut for size in old[:axis]):
-                return None
             if not all_numbers(*[step.arg[axis] for axis in cut]):
-                return None  # where they begin is known at each launch
+                return None
+            if any(size != 1 for axis in cut[-1:] for size in shape[:axis]):
+                return None
             start += sum(step.arg[axis][0] * math.prod(old[axis + 1 :]) for axis in cut)
+        elif step.op is Op.PERMUTE:
+            long = [axis for axis in step.arg if old[axis] != 1]
+            if long != sorted(long):
+                return None
+        elif step.op is not Op.RESHAPE:
+            return None
     return node, start
 
 

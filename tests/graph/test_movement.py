@@ -358,3 +358,7 @@ def test_neighbouring_rows_are_found() -> None:
     moving = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((position, position + 1), (0, 6)))
     assert rows_of(moving) is None, "where they begin is known at each launch"
     assert rows_of(UOp(Op.PERMUTE, dtypes.float32, (matrix,), (1, 0))) is None
+    assert rows_of(UOp(Op.PERMUTE, dtypes.float32, (row,), (1, 0))) == (buffer, 12)
+    corner = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((2, 3), (1, 3)))
+    assert rows_of(corner) == (buffer, 13)
+    assert rows_of(UOp(Op.FLIP, dtypes.float32, (matrix,), (0,))) is None
