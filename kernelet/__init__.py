@@ -43,7 +43,10 @@ def __getattr__(name: str) -> object:
     path = _LATER.get(name)
     if path is None:
         raise AttributeError(f"kernelet has no {name!r}")
-    module = importlib.import_module(path)
+    try:
+        module = importlib.import_module(path)
+    except AttributeError as error:  # Python would take it to say that there is no such name
+        raise ImportError(f"kernelet.{name}: importing {path} failed: {error}") from error
     value: object = module if path == f"kernelet.{name}" else getattr(module, name)
     globals()[name] = value
     return value

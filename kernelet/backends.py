@@ -53,6 +53,18 @@ for _row in BACKENDS.values():
     device.register(_row.kind, _row.make_driver)
 
 
+@cache
+def _accelerator() -> str:
+    """What "GPU" means: the first kind of device beside the processor, else the usual one."""
+    timed = [row.kind for row in BACKENDS.values() if row.is_timed]
+    working = [kind for kind in device.available() if kind in timed]
+    found = (kind for kind in working if not device.driver(kind).is_host)
+    return next(found, None) or _best_device()
+
+
+device.register_alias("GPU", _accelerator)
+
+
 def kind_of(name: str) -> str:
     """The kind of a device: "CPU" for "CPU:1"."""
     return name.partition(":")[0]

@@ -52,8 +52,11 @@ def default_device() -> str:
 # ---- memory ----
 
 
-def read_bytes(node: UOp) -> bytes:
-    """The elements of a realized node in row-major order, as a copy."""
+def contents(node: UOp) -> memoryview:
+    """The elements of a realized node in row-major order, read-only.
+
+    On a host device this is the memory itself: later writes in place show.
+    """
     if isinstance(node.device, tuple):
         (node,) = realize([UOp(Op.COPY, node.dtype, (node,), node.device[0])])
     plain = with_bound_values(node)
@@ -64,16 +67,20 @@ def read_bytes(node: UOp) -> bytes:
         found = rows_of(copied)
     assert found is not None
     base, start = found
+    itemsize = node.dtype.itemsize
+    size = math.prod(dim for dim in plain.shape if isinstance(dim, int))
+    return memory_to_read(base).view(start * itemsize, size * itemsize).contents()
+
+
+def memory_to_read(base: UOp) -> Buffer:
+    """The memory of a BUFFER; JitError if a function is captured and replays change it."""
     recorder = current_recorder.get()
     if recorder is not None and recorder.is_strict and recorder.changes(memories[base]):
         raise JitError(
             "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
             "which would be the same in every replay. Return the tensor and read it outside."
         )
-    itemsize = node.dtype.itemsize
-    size = math.prod(dim for dim in plain.shape if isinstance(dim, int))
-    part = memories[base].view(start * itemsize, size * itemsize)
-    return bytes(part.copy_out())
+    return memories[base]
 
 
 # ---- what a graph needs ----

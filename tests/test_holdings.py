@@ -20,7 +20,7 @@ def test_memory_and_views_of_it_are_known_without_being_computed() -> None:
     view = UOp(Op.FLIP, dtypes.float32, (node,), (0,))
     assert holdings.realized(node) is node
     assert holdings.realized(view) is view
-    assert engine.read_bytes(view) == struct.pack("<3f", 3, 2, 1)
+    assert engine.contents(view) == struct.pack("<3f", 3, 2, 1)
 
 
 def test_a_computed_node_is_known_until_it_dies() -> None:
@@ -30,7 +30,7 @@ def test_a_computed_node_is_known_until_it_dies() -> None:
     engine.realize([double])
     found = holdings.realized(double)
     assert found is not None
-    assert engine.read_bytes(found) == struct.pack("<2f", 2, 4)
+    assert engine.contents(found) == struct.pack("<2f", 2, 4)
     count = len(holdings.memories)
     del double, found
     assert len(holdings.memories) == count - 1
@@ -41,7 +41,7 @@ def test_a_renamed_node_stands_for_nothing_any_longer() -> None:
     fresh = holdings.rename(node)
     assert holdings.realized(node) is None
     assert holdings.memory_if_current(node) is None
-    assert engine.read_bytes(fresh) == struct.pack("<f", 5)
+    assert engine.contents(fresh) == struct.pack("<f", 5)
 
 
 def test_writes_below_a_node_are_found() -> None:

@@ -6,6 +6,7 @@ KerneletError
 │   ├── DTypeError        (TypeError)     element types do not fit
 │   ├── IndexingError     (IndexError)    an index is out of range or of the wrong kind
 │   ├── ArgumentError     (ValueError)    any other argument
+│   ├── SharingError      (BufferError, ValueError)  memory that needs a copy first
 │   ├── GradientError     (RuntimeError)  a derivative that does not exist
 │   ├── JitError          (RuntimeError)  a call that a captured function cannot replay
 │   ├── DeviceError       (RuntimeError)  a device that is absent or cannot do this
@@ -41,6 +42,10 @@ class IndexingError(UserError, IndexError):
 
 class ArgumentError(UserError, ValueError):
     """An argument is not one of those allowed."""
+
+
+class SharingError(UserError, BufferError, ValueError):
+    """Memory cannot be shared as it is; a copy would do."""
 
 
 class GradientError(UserError, RuntimeError):

@@ -6,10 +6,12 @@ Out: BUFFER nodes with memory; nested lists and arrays made from bytes.
 
 from __future__ import annotations
 
+import importlib
 import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Union
 
 from kernelet import engine, holdings
@@ -126,7 +128,7 @@ def pack(numbers: Iterable[Scalar], dtype: DType) -> bytes:
         return struct.pack(f"<{len(values)}{dtype.code}", *rounded)
 
 
-def unpack(data: bytes, dtype: DType) -> list[Scalar]:
+def unpack(data: bytes | memoryview, dtype: DType) -> list[Scalar]:
     """The elements that `data` holds."""
     count = len(data) // dtype.itemsize
     values = list(struct.unpack(f"<{count}{dtype.code}", data))
@@ -151,30 +153,34 @@ def nest(values: Sequence[Scalar], shape: Sequence[int]) -> Nested:
     return level
 
 
-def from_array(array: np.ndarray, dtype: DType | None) -> HostData:
-    """A numpy array; its own type unless another is given."""
-    name = array.dtype.name
-    if dtype is not None and dtype.name not in FORMATS and dtype.name != name:
-        array, name = array.astype(dtype.name), dtype.name
-    found = getattr(dtypes, name, None)
+def dtype_of_array(array: np.ndarray) -> DType:
+    """The type of a numpy array's elements."""
+    found = getattr(dtypes, array.dtype.name, None)
     if not isinstance(found, DType):
         names = ", ".join(known.name for known in dtypes.all)
         raise DTypeError(
-            f"Tensor: numpy's {name} has no counterpart. Convert it to one of {names}."
+            f"Tensor: numpy's {array.dtype.name} has no counterpart. Convert it to one of {names}."
         )
+    return found
+
+
+def from_array(array: np.ndarray, dtype: DType | None) -> HostData:
+    """A numpy array; its own type unless another is given."""
+    if dtype is not None and dtype.name not in FORMATS and dtype.name != array.dtype.name:
+        array = array.astype(dtype.name)
+    found = dtype_of_array(array)
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return HostData(little.tobytes(), tuple(array.shape), found)
 
 
-def to_array(data: bytes, shape: Sequence[int], dtype: DType) -> np.ndarray:
-    """A numpy array of its own memory; numpy must have the dtype."""
+def numpy_module() -> ModuleType:
+    """numpy, which is optional."""
     try:
-        import numpy as np  # noqa: PLC0415 - numpy is optional
+        return importlib.import_module("numpy")
     except ImportError:
         raise ArgumentError(
             "numpy(): numpy is not installed. Install it, or use tolist()."
         ) from None
-    return np.frombuffer(data, dtype=dtype.name).reshape(tuple(shape)).copy()
 
 
 # ---- the nodes that tensors start from ----

@@ -15,7 +15,7 @@ from kernelet.frontend.primitives import DeviceLike, Primitives, show_shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import CutArg, UOp
 from kernelet.graph.walk import apply_view, split_view
-from kernelet.kernelize.multi import cut_like
+from kernelet.kernelize.multi import cut_like, spread
 
 
 def sharded(tensor: Primitives, devices: DeviceLike, axis: int | None) -> UOp:
@@ -32,6 +32,12 @@ def sharded(tensor: Primitives, devices: DeviceLike, axis: int | None) -> UOp:
             f"enough for {len(names)} devices. Choose another axis, or axis=None for whole copies."
         )
     return UOp(Op.COPY, node.dtype, (node,), CutArg(names, axis))
+
+
+def axis_of(node: UOp) -> int | None:
+    """The axis along which a value is cut; None if it is whole on each of its devices."""
+    axis: int | None = spread(node).arg if isinstance(node.device, tuple) else None
+    return axis
 
 
 def overwritten(target: UOp, value: UOp) -> UOp:

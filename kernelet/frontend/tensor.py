@@ -216,11 +216,11 @@ class Tensor(
                 trace.emit("graph", name, show(kernel))
         return self
 
-    def _bytes(self) -> bytes:
+    def _realized(self) -> UOp:
         self.realize()
         node = holdings.realized(live.without_detach(self.uop))
         assert node is not None
-        return engine.read_bytes(node)
+        return node
 
     def __repr__(self) -> str:
         shape = show_shape(self.shape)
@@ -231,8 +231,8 @@ class Tensor(
         return f"Tensor({self.tolist()}, dtype={self.dtype!r}, device={self.device!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        parts = (self._bytes(), known_shape(self.shape), self.dtype, self.required)
-        return _rebuild, parts
+        shape, where = known_shape(self.shape), (self.device, sharding.axis_of(self.uop))
+        return _rebuild, (bytes(self.data()), shape, self.dtype, self.required, *where)
 
     # ---- devices and types ----
 
@@ -249,11 +249,15 @@ class Tensor(
         live.note_change(self)
         return self
 
-    def shard(self, devices: Sequence[str], axis: int | None = None) -> Self:
+    def shard(self, devices: DeviceLike, axis: int | None = None) -> Self:
         """The same values on several devices: cut along `axis`, or whole on each."""
         return self._wrap(sharding.sharded(self, devices, axis))
 
-    def shard_(self, devices: Sequence[str], axis: int | None = None) -> Self:
+    def shard_like(self, other: Tensor) -> Self:
+        """The same values on the devices of `other`, cut as it is."""
+        return self.shard(other.device, sharding.axis_of(other.uop))
+
+    def shard_(self, devices: DeviceLike, axis: int | None = None) -> Self:
         """Move this tensor to several devices, as `shard`."""
         self.uop = self.shard(devices, axis).uop
         live.note_change(self)
@@ -498,7 +502,14 @@ def _as_tensor(value: object) -> Tensor:
 
 
 def _rebuild(
-    data: bytes, shape: tuple[int, ...], dtype: DType, requires_grad: bool | None
+    data: bytes,
+    shape: tuple[int, ...],
+    dtype: DType,
+    requires_grad: bool | None,
+    device: DeviceLike = None,
+    axis: int | None = None,
 ) -> Tensor:
-    node = stored_node(host.HostData(data, shape, dtype), engine.default_device())
-    return Tensor(node, requires_grad=requires_grad)
+    near = device if axis is None or device is None else tuple(device)[0]
+    found = Tensor(stored_node(host.HostData(data, shape, dtype), device_name(near)))
+    found = found if axis is None or device is None else found.shard(tuple(device), axis).realize()
+    return Tensor(found.uop, requires_grad=requires_grad)

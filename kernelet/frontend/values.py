@@ -1,35 +1,27 @@
-"""What a tensor tells of itself: sizes, and its values as Python and numpy know them.
+"""What a tensor tells of itself: sizes, and its values as Python knows them.
 
 In:  tensors.
-Out: numbers, lists, arrays, bytes; asking for values computes them.
+Out: numbers and lists; asking for values computes them.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from kernelet.base.dtype import FORMATS, Scalar, dtypes
+from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend import host
 from kernelet.frontend.host import known_shape
-from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.interchange import Interchange
 from kernelet.frontend.primitives import product, show_shape
 from kernelet.graph.infer import Dim, Shape
 
-if TYPE_CHECKING:
-    import numpy as np
 
-
-class Values(Indexing):
-    """shape questions, tolist, numpy, item and the conversions that Python calls."""
+class Values(Interchange):
+    """shape questions, tolist, item and the conversions that Python calls."""
 
     __slots__ = ()
-
-    @abstractmethod
-    def _bytes(self) -> bytes:
-        """The elements in row-major order."""
 
     # ---- sizes ----
 
@@ -72,17 +64,7 @@ class Values(Indexing):
 
     def tolist(self) -> host.Nested:
         """The values as nested Python lists; a number for shape ()."""
-        return host.nest(host.unpack(self._bytes(), self.dtype), known_shape(self.shape))
-
-    def numpy(self) -> np.ndarray:
-        """The values as a numpy array of its own memory; floats it lacks become float32."""
-        if self.dtype.name in FORMATS:
-            return self.cast(dtypes.float32).numpy()
-        return host.to_array(self._bytes(), known_shape(self.shape), self.dtype)
-
-    def data(self) -> memoryview:
-        """The bytes of the values, read-only."""
-        return memoryview(self._bytes())
+        return host.nest(host.unpack(self.data(), self.dtype), known_shape(self.shape))
 
     def item(self) -> Scalar:
         """The one value as a Python number."""
@@ -91,7 +73,7 @@ class Values(Indexing):
                 f"item: the tensor has shape {show_shape(self.shape)}. Only one element can become "
                 "a number; index the tensor or use tolist()."
             )
-        return host.unpack(self._bytes(), self.dtype)[0]
+        return host.unpack(self.data(), self.dtype)[0]
 
     def __bool__(self) -> bool:
         return bool(self.item())
@@ -107,7 +89,3 @@ class Values(Indexing):
         if isinstance(value, float):
             raise ArgumentError(f"index: {self.dtype.name} is no index. Cast to an integer type.")
         return int(value)
-
-    def __array__(self, dtype: str | None = None, copy: bool | None = None) -> np.ndarray:
-        found = self.numpy()
-        return found if dtype is None else found.astype(dtype)

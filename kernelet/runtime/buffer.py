@@ -6,19 +6,20 @@ Out: `Buffer`, or a part of one that shares its memory.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.errors import ArgumentError, InternalError
-from kernelet.runtime import device, host
+from kernelet.runtime import device
 
 
 @final
 class Buffer:
     """A block of bytes on one device, or `nbytes` of `base` from `offset` on."""
 
-    __slots__ = ("__weakref__", "_address", "base", "driver", "nbytes", "offset")
+    __slots__ = ("__weakref__", "_address", "_owner", "base", "driver", "nbytes", "offset")
 
     driver: device.Driver
     nbytes: int
@@ -32,10 +33,18 @@ class Buffer:
                 f"Buffer: bytes {offset} to {offset + nbytes} of a buffer of {base.nbytes} bytes"
             )
         self._address = None
+        self._owner: object = None
         self.driver = device.driver(name)
         self.nbytes = nbytes
         self.base = base
         self.offset = offset
+
+    @classmethod
+    def over(cls, name: str, address: int, nbytes: int, owner: object) -> Buffer:
+        """Memory of this process that is there already; `owner` keeps it alive."""
+        buffer = cls(name, nbytes)
+        buffer._address, buffer._owner = address, owner
+        return buffer
 
     @property
     def device(self) -> str:
@@ -85,22 +94,28 @@ class Buffer:
 
     def copy_from(self, source: Buffer) -> None:
         """Write the contents of a buffer of the same size, on this or another device."""
-        if source.driver.is_host:
-            source.driver.synchronize()
-            self.copy_in(source.as_memoryview())
-        else:
-            self.copy_in(source.copy_out())
+        source.driver.synchronize()
+        self.copy_in(source.contents())
 
-    def as_memoryview(self) -> memoryview:
-        """The memory itself, for host devices: valid while this buffer lives, changes with it."""
+    def memory(self) -> memoryview:
+        """The memory itself, on a host device; the view keeps this buffer alive."""
         if not self.driver.is_host:
-            raise InternalError(f"as_memoryview: the memory of {self.device} is not in reach")
-        return host.memory_at(self.address, self.nbytes)
+            raise InternalError(f"memory: that of {self.device} is not in reach")
+        if not self.nbytes:
+            return memoryview(bytearray())
+        block: Any = (ctypes.c_char * self.nbytes).from_address(self.address)
+        block.owner = self
+        return memoryview(block).cast("B")
+
+    def contents(self) -> memoryview:
+        """The bytes, read-only: on a host device those of `memory`, elsewhere a copy."""
+        view = self.memory() if self.driver.is_host else memoryview(self.copy_out())
+        return view.toreadonly()
 
     # At the end of the process the names of modules are gone before the last buffers are.
     def __del__(self, count: Callable[[int], None] = GlobalCounters.add_memory) -> None:
         address = getattr(self, "_address", None)
-        if address is not None:
+        if address is not None and self._owner is None:
             self.driver.allocator.give_back(address, self.nbytes)
             count(-self.nbytes)
 

@@ -97,6 +97,7 @@ class Driver(ABC):
 Factory = Callable[[str], Driver]
 
 _factories: dict[str, Factory] = {}
+_aliases: dict[str, Callable[[], str]] = {}
 _drivers: dict[str, Driver] = {}
 _lock = threading.Lock()
 
@@ -104,6 +105,11 @@ _lock = threading.Lock()
 def register(kind: str, factory: Factory) -> None:
     """Let `kind`, in upper case, name devices whose driver `factory(name)` makes."""
     _factories[kind] = factory
+
+
+def register_alias(kind: str, resolve: Callable[[], str]) -> None:
+    """Let `kind`, in upper case, be another name of the kind that `resolve()` tells."""
+    _aliases[kind] = resolve
 
 
 def kinds() -> tuple[str, ...]:
@@ -114,6 +120,7 @@ def kinds() -> tuple[str, ...]:
 def canonical(name: str) -> str:
     """The one spelling of a device's name: "cpu" and "CPU:0" are "CPU"."""
     kind, _, number = name.strip().upper().partition(":")
+    kind = _aliases[kind]() if kind in _aliases else kind
     if kind not in _factories or (number and not number.isdecimal()):
         known = ", ".join(_factories) or "none"
         raise DeviceError(

@@ -5,6 +5,7 @@ import pytest
 from kernelet.base.config import Context
 from kernelet.base.errors import DeviceError
 from kernelet.frontend.device import Device
+from kernelet.frontend.tensor import Tensor
 
 
 def test_the_default_is_the_one_that_is_set() -> None:
@@ -24,3 +25,13 @@ def test_names_have_one_spelling() -> None:
     assert "PYTHON" in Device.get_available_devices()
     with pytest.raises(DeviceError, match="TPU"):
         Device["TPU"]
+
+
+def test_gpu_is_the_accelerator_or_else_the_usual_device() -> None:
+    kind = Device.canonicalize("GPU")
+    assert kind in Device.get_available_devices()
+    assert Tensor([1, 2], device="GPU:0").device == kind
+    assert (Tensor([1, 2], device="gpu:1") * 2).device == f"{kind}:1"
+    assert Device["GPU:0"] is Device[kind]
+    with Context(DEV="GPU"):
+        assert kind == Device.DEFAULT

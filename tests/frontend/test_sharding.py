@@ -29,6 +29,18 @@ def test_a_sharded_tensor_names_its_devices_and_has_the_whole_value():
     assert Tensor([3.0]).to(TWO).item() == 3.0
 
 
+def test_a_tensor_is_sharded_like_another():
+    for axis in (0, 1, None):
+        like = Tensor(A).shard(THREE, axis)
+        found = Tensor(A).shard_like(like)
+        assert found.device == like.device
+        assert [part.shape for part in found.realize().uop.src] == [
+            part.shape for part in like.realize().uop.src
+        ]
+        assert like.shard_like(Tensor(A)).device == "PYTHON"
+    close(Tensor(A).shard_like(Tensor(A).shard(TWO, 1).sum(1)), A)
+
+
 def test_in_place_moves_keep_the_tensor():
     x, y = Tensor(A), Tensor(A)
     assert x.shard_(TWO, 0) is x

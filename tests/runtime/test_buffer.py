@@ -1,12 +1,14 @@
 """Buffers: allocation, parts, copies, accounting."""
 
 import array
+import ctypes
 import gc
 
 import pytest
 
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.errors import ArgumentError, InternalError
+from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
 
 
@@ -73,9 +75,33 @@ def test_a_part_shares_memory_with_the_whole(name):
 def test_memory_is_seen_without_a_copy_on_host_devices(name):
     buffer = Buffer(name, 4)
     buffer.copy_in(b"1234")
-    view = buffer.as_memoryview()
+    view, seen = buffer.memory(), buffer.contents()
     view[1] = ord("x")
-    assert buffer.copy_out() == b"1x34"
+    assert buffer.copy_out() == seen == b"1x34"
+    with pytest.raises(TypeError):
+        seen[1] = ord("y")
+    del buffer
+    assert seen == b"1x34"
+
+
+def test_memory_of_others_is_used_and_never_freed(name):
+    block = bytearray(b"1234")
+    address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    buffer = Buffer.over(name, address, 4, block)
+    buffer.view(1, 2).copy_in(b"xy")
+    assert buffer.contents() == b"1xy4"
+    used, pooled = GlobalCounters.mem_used, device.driver(name).allocator.pooled_bytes
+    del buffer
+    assert block == b"1xy4"
+    assert GlobalCounters.mem_used == used
+    assert device.driver(name).allocator.pooled_bytes == pooled
+
+
+def test_contents_of_a_device_apart_are_a_copy():
+    buffer = Buffer("NULL", 4)
+    assert buffer.contents() == bytes(4)
+    with pytest.raises(InternalError, match="NULL is not in reach"):
+        buffer.memory()
 
 
 @pytest.mark.parametrize("other", ["PYTHON", "CPU", "CPU:1"])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import kernelet
+
 ROOT = Path(__file__).parents[2]
 
 TRAIN = """
@@ -73,3 +75,16 @@ def test_the_import_loads_neither_numpy_nor_what_downloads():
     code = "import sys, kernelet; print([n for n in ('numpy', 'llvmlite', 'urllib.request', "
     code += "'http.client', 'tarfile', 'asyncio') if n in sys.modules])"
     assert run(code) == (0, "[]\n")
+
+
+def test_a_part_that_fails_to_load_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_part.py").write_text("import math\nmath.no_such_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(kernelet._LATER, "Broken", "broken_part")
+    with pytest.raises(ImportError, match=r"kernelet\.Broken: .*no_such_name") as caught:
+        exec("from kernelet import Broken")
+    assert isinstance(caught.value.__cause__, AttributeError)
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from kernelet import Nothing")
