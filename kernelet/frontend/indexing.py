@@ -2,16 +2,16 @@
 
 In:  tensors and indices.
 Out: movement nodes for numbers and slices; for tensors of indices a comparison of the indices with
-     all positions, whose sum (gather) or maximum (scatter) fuses into one kernel.
+     all positions, whose sum (gather) or maximum (scatter) becomes one read or write an entry.
 
 Rules: a negative index counts from the end. A number outside its axis is an error. An entry of a
 tensor of indices that is outside reads 0 and writes nothing. Where several entries write to one
-place, the last one stays.
+place, the last one stays. As in PyTorch, numbers choose before tensors of indices do, so that they
+do not keep those from lying side by side.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -19,8 +19,8 @@ from typing import Literal, Self
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import DTypeError, IndexingError, ShapeError
 from kernelet.base.helpers import argsort
+from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.gradient import inverse_movement
-from kernelet.frontend.movement import Movement
 from kernelet.frontend.primitives import (
     Primitives,
     broadcast_shape,
@@ -30,8 +30,9 @@ from kernelet.frontend.primitives import (
     show_dim,
     show_shape,
 )
+from kernelet.frontend.reduction import accumulator_dtype
 from kernelet.graph.infer import Dim, Shape, max_dim
-from kernelet.graph.movement import add_dims
+from kernelet.graph.movement import add_dims, subtract_dims
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
@@ -48,7 +49,7 @@ class _Span:
     step: int = 1
 
 
-class Indexing(Movement):
+class Indexing(Cumulative):
     """``x[...]``, gather, scatter and their relatives."""
 
     __slots__ = ()
@@ -64,25 +65,16 @@ class Indexing(Movement):
 
     def _part(self, index: object) -> tuple[Self, list[tuple[int, Self]]]:
         """The view that numbers and slices choose, and the axes of it that tensors index."""
-        items = self._full_index(index)
-        indexed = [item for item in items if item is not None]
-        part = self._sliced([self._span(item, axis) for axis, item in enumerate(indexed)])
-        sizes = iter(part.shape)
-        shape: list[Dim] = []
-        picks: list[tuple[int, Self]] = []
-        for item in items:
-            size = 1 if item is None else next(sizes)
-            if isinstance(item, Primitives):
-                picks.append((len(shape), self._operand(item)))
-            if item is None or isinstance(item, slice | Primitives):
-                shape.append(size)
-        return part._reshape(tuple(shape)), picks
+        wider, items = self._full_index(index)
+        part = wider._sliced([wider._span(item, axis) for axis, item in enumerate(items)])
+        kept = [axis for axis, item in enumerate(items) if isinstance(item, slice | Primitives)]
+        tensors = [(at, items[axis]) for at, axis in enumerate(kept)]
+        picks = [(at, self._operand(item)) for at, item in tensors if isinstance(item, Primitives)]
+        return part._reshape(tuple(part.shape[axis] for axis in kept)), picks
 
-    def _full_index(self, index: object) -> list[object]:
-        """One item for each axis, and None for each new axis."""
-        items = [
-            self._normal_item(item) for item in (index if isinstance(index, tuple) else (index,))
-        ]
+    def _full_index(self, index: object) -> tuple[Self, list[object]]:
+        """This tensor with all its new axes, and an item for each axis."""
+        items = [self._normal_item(item) for item in _listed(index)]
         used = sum(_width(item) for item in items)
         if used > self.ndim:
             raise IndexingError(
@@ -95,30 +87,29 @@ class Indexing(Movement):
         at = dots[0] if dots else len(items)
         items[at : at + 1] = [slice(None)] * (self.ndim - used)
         full: list[object] = []
+        shape: list[Dim] = []
         axis = 0
         for item in items:
+            width = _width(item)
+            # None and a mask without axes index a new axis.
+            shape += self.shape[axis : axis + width] or (1,)
             if isinstance(item, Primitives) and item.dtype.is_bool:
                 self._check_mask(item, axis)
-                full.extend(item._true_places())  # type: ignore[attr-defined]
+                full.extend(self._operand(item)._true_numbers()._unraveled(item.shape or (1,)))
             else:
-                full.append(item)
-            axis += _width(item)
-        return full
+                full.append(slice(None) if item is None else item)
+            axis += width
+        return self._reshape(tuple(shape)), full
 
     def _normal_item(self, item: object) -> object:
         if item is None or item is Ellipsis or isinstance(item, slice | UOp):
             return item
         if isinstance(item, int) and not isinstance(item, bool):
             return item
-        if isinstance(item, list | tuple | range) or hasattr(item, "__array__"):
+        if isinstance(item, bool | list | tuple | range) or hasattr(item, "__array__"):
             tensor = item if isinstance(item, Primitives) else self._from_data(item)
-            if isinstance(item, list) and not item:
+            if 0 in tensor.shape and not hasattr(item, "__array__"):
                 tensor = tensor.cast(dtypes.default_int)
-            if tensor.dtype.is_float:
-                raise IndexingError(
-                    f"index: a tensor of {tensor.dtype.name} cannot index. Cast it to an integer "
-                    "type, or compare it to get a mask."
-                )
             return tensor
         raise IndexingError(
             f"index: {item!r} ({type(item).__name__}) cannot index. Use numbers, slices, ..., "
@@ -156,7 +147,7 @@ class Indexing(Movement):
 
     def _slice_span(self, item: slice, axis: int) -> _Span:
         size = self.shape[axis]
-        step = 1 if item.step is None else int(item.step)
+        step = _plain(item.step) or 0 if item.step is not None else 1
         if step == 0:
             raise IndexingError("slice: the step is 0. Use a positive or negative step.")
         parts = (item.start, item.stop)
@@ -203,6 +194,11 @@ class Indexing(Movement):
 
     def _in_range(self, size: Dim) -> Self:
         """Indices counted from the front as int32; -1 for those that are outside."""
+        if self.dtype.is_float or self.dtype.is_bool:
+            raise IndexingError(
+                f"index: a tensor of {self.dtype.name} is no list of places. Cast it to an integer "
+                "type, or compare it to get a mask for x[mask]."
+            )
         # Narrow integers do not hold every size.
         narrow = self.dtype.itemsize < dtypes.default_int.itemsize
         counted = self.cast(dtypes.default_int) if narrow else self
@@ -212,8 +208,8 @@ class Indexing(Movement):
         shifted = (counted < 0).where(counted + length, counted)
         return inside.where(shifted, -1).cast(dtypes.default_int)
 
-    def _flat_picks(self, picks: list[tuple[int, Self]]) -> tuple[Self, Self, bool]:
-        """The picked axes in front and merged, the index into them, and whether all is in place."""
+    def _flat_picks(self, picks: list[tuple[int, Self]]) -> tuple[Self, Self, int]:
+        """The picked axes in front and merged, the index into them, and where its axes belong."""
         axes = [axis for axis, _ in picks]
         rest = [axis for axis in range(self.ndim) if axis not in axes]
         shape = broadcast_shape(*[index.shape for _, index in picks], name="index")
@@ -226,23 +222,15 @@ class Indexing(Movement):
             flat = outside.where(-1, flat)
         moved = self._permute((*axes, *rest))
         merged = product([self.shape[axis] for axis in axes])
-        together = axes == list(range(axes[0], axes[0] + len(axes)))
-        return moved._reshape((merged, *moved.shape[len(axes) :])), flat, together
+        is_together = axes == list(range(axes[0], axes[0] + len(axes)))
+        table = moved._reshape((merged, *moved.shape[len(axes) :]))
+        return table, flat, axes[0] if is_together else 0
 
     def _pick(self, picks: list[tuple[int, Self]]) -> Self:
-        table, index, together = self._flat_picks(picks)
+        table, index, first = self._flat_picks(picks)
         lead = index.ndim
-        rest = table.shape[1:]
-        shape = (*index.shape, *rest)
-        if 0 in shape:
-            found = self._full(0, shape, self.dtype)
-        else:
-            column = index._reshape((*index.shape, *(1,) * table.ndim))
-            found = table._select(column, lead)._reshape(shape)
-        if not together or picks[0][0] == 0:
-            return found
-        # Adjacent index tensors leave their result where the first of them was.
-        first = picks[0][0]
+        column = index._reshape((*index.shape, *(1,) * table.ndim))
+        found = table._select(column, lead)._reshape((*index.shape, *table.shape[1:]))
         return found.movedim(range(lead), range(first, first + lead))
 
     def _select(self, column: Self, axis: int) -> Self:
@@ -256,39 +244,52 @@ class Indexing(Movement):
 
     # ---- the inverse: values written to places ----
 
-    def _with_picks(self, picks: list[tuple[int, Self]], value: Self) -> Self:
-        """This tensor after ``x[picks] = value``."""
-        table, index, together = self._flat_picks(picks)
+    def _with_picks(self, picks: list[tuple[int, Self]], value: Self, add: bool = False) -> Self:
+        """This tensor after ``x[picks] = value``, or after adding all of `value` there."""
+        table, index, first = self._flat_picks(picks)
         axes = [axis for axis, _ in picks]
         rest = [axis for axis in range(self.ndim) if axis not in axes]
-        first = axes[0] if together else 0
         sizes = [self.shape[axis] for axis in rest]
-        shape = (*sizes[:first], *index.shape, *sizes[first:])
-        if broadcast_shape(value.shape, shape, name="setitem") != shape:
-            raise ShapeError(
-                f"setitem: a value of shape {show_shape(value.shape)} does not fit "
-                f"{show_shape(shape)}. Give a shape that broadcasts to it."
-            )
-        if 0 in shape:
-            return self
-        values = value._broadcast_to(shape)
+        values = value._fitted((*sizes[:first], *index.shape, *sizes[first:]), "setitem")
         values = values.movedim(range(first, first + index.ndim), range(index.ndim))
         count = product(index.shape)
         values = values._reshape((count, *table.shape[1:]))
-        written = table._overwritten(index._reshape((count,)), values)
+        row = index._reshape((count,))
+        written = table._with_sums(row, values) if add else table._overwritten(row, values)
         moved_shape = tuple(self.shape[axis] for axis in (*axes, *rest))
         return written._reshape(moved_shape)._permute(argsort((*axes, *rest)))
 
     def _overwritten(self, index: Self, values: Self) -> Self:
         """Rows of this tensor replaced by rows of `values`; the last writer of a row stays."""
-        size, count = self.shape[0], index.shape[0]
-        places = self._arange(size)._reshape((size, 1))
-        number = self._arange(count) + 1
-        writers = index.ne(places).where(0, number)._reduce(Op.MAX, (1,))  # (size, 1)
-        ones = (1,) * (self.ndim - 1)
-        column = (writers - 1)._reshape((size, 1, *ones))
-        found = values._select(column, 1)._reshape(self.shape)
-        return (writers > 0)._reshape((size, *ones)).where(found, self)
+        size, ones = self.shape[0], (1,) * (self.ndim - 1)
+        writers = index._last_writers(size)
+        found = values._select(writers._reshape((size, 1, *ones)), 1)._reshape(self.shape)
+        return (writers < 0)._reshape((size, *ones)).where(self, found)
+
+    def _with_sums(self, index: Self, values: Self) -> Self:
+        """Rows of `values` added to rows of this tensor."""
+        missed = index._missed(self.shape[0])
+        added = missed._reshape((*missed.shape, *(1,) * (self.ndim - 1))).where(0, values)
+        return self + added._fold(Op.ADD, (1,), False)
+
+    def _missed(self, size: Dim) -> Self:
+        """(*batch, size, count): which of `size` places each entry of a row does not name."""
+        *batch, count = self.shape
+        return self._reshape((*batch, 1, count)).ne(self._arange(size)._reshape((size, 1)))
+
+    def _last_writers(self, size: Dim) -> Self:
+        """For each of `size` places the last entry of each row that names it; else below 0."""
+        number = self._missed(size).where(dtypes.default_int.min, self._arange(self.shape[-1]))
+        # A kernel of its own writes each entry where it belongs, instead of searching for it.
+        return number._fold(Op.MAX, (self.ndim,), False).contiguous()
+
+    def index_put(
+        self, indices: Sequence[Self | None], values: Self | Scalar, accumulate: bool = False
+    ) -> Self:
+        """``out = x.copy(); out[indices] = values``; all are added up if `accumulate`."""
+        given = self._operand(values, self.dtype).cast(self.dtype)
+        part, picks = self._part(tuple(slice(None) if i is None else i for i in indices))
+        return part._with_picks(picks, given, accumulate)._reshape(self.shape)
 
     def _replaced(self, part: Self, value: Self) -> Self:
         """This tensor with `value` at the places that the view `part` of it shows."""
@@ -302,42 +303,49 @@ class Indexing(Movement):
 
     # ---- along one axis ----
 
-    def _beside(self, axis: int, index: Self, name: str) -> Self:
+    def _beside(self, index: Self, axis: int | None, name: str) -> Self:
         """This tensor cut to the sizes of `index` on all axes but `axis`."""
-        if index.ndim != self.ndim:
+        if index.ndim != self.ndim or not self.ndim:
             raise ShapeError(
                 f"{name}: the index has shape {show_shape(index.shape)} and the tensor "
-                f"{show_shape(self.shape)}. Both need the same number of axes."
+                f"{show_shape(self.shape)}. Both need the same number of axes, at least one."
             )
-        bounds: list[tuple[Dim, Dim]] = []
         for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True)):
             if at != axis and max_dim(want) > max_dim(have):
                 raise ShapeError(
                     f"{name}: the index has {show_dim(want)} elements along axis {at} and the "
-                    f"tensor {show_dim(have)}. Only axis {axis} may be longer."
+                    f"tensor {show_dim(have)}. Make the index shorter there."
                 )
-            bounds.append((0, have if at == axis else want))
-        return self._shrink(tuple(bounds))
+        sizes = [
+            have if at == axis else want
+            for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True))
+        ]
+        return self._shrink(tuple((0, size) for size in sizes))
 
     def gather(self, dim: int, index: Self) -> Self:
         """``out[i][j] = x[index[i][j]][j]`` for dim 0; ``np.take_along_axis``."""
         axis = self.axis(dim)
-        table = self._beside(axis, index, "gather").transpose(axis, -1)
-        column = index._in_range(self.shape[axis]).transpose(axis, -1).unsqueeze(-1)
-        found = table.unsqueeze(-2)._select(column, table.ndim)
-        return found._reshape(found.shape[:-1]).transpose(axis, -1)
+        table = self._beside(index, axis, "gather").transpose(axis, -1)
+        places = index._in_range(self.shape[axis]).transpose(axis, -1)
+        return table._chosen(places).transpose(axis, -1)
+
+    def _chosen(self, places: Self) -> Self:
+        """The elements of each row at its own places; 0 for places below 0."""
+        found = self.unsqueeze(-2)._select(places.unsqueeze(-1), self.ndim)
+        return found._reshape(places.shape)
 
     def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
         """`gather` with the other axes broadcast; ``np.take_along_axis``."""
         if dim is None:
             return self.flatten().gather(0, indices.flatten())
         axis = self.axis(dim)
-        sizes = [have if at != axis else 1 for at, have in enumerate(self.shape)]
-        wanted = [want if at != axis else 1 for at, want in enumerate(indices.shape)]
-        shape = list(broadcast_shape(tuple(sizes), tuple(wanted), name="take_along_dim"))
-        shape[axis] = indices.shape[axis]
-        table = [size if at != axis else self.shape[axis] for at, size in enumerate(shape)]
-        return self._broadcast_to(tuple(table)).gather(axis, indices._broadcast_to(tuple(shape)))
+        ones = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (self, indices)]
+        shape = broadcast_shape(*ones, name="take_along_dim")
+        table, index = (
+            each._broadcast_to((*shape[:axis], each.shape[axis], *shape[axis + 1 :]))
+            for each in (self, indices)
+        )
+        return table.gather(axis, index)
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The elements at `index` along an axis; ``np.take(x, index, dim)``."""
@@ -353,7 +361,7 @@ class Indexing(Movement):
             raise DTypeError(f"one_hot: {self.dtype.name} is no index. Cast to an integer type.")
         if num_classes < 0:
             peak = self.flatten()._reduce(Op.MAX, (0,))
-            num_classes = int(peak.item()) + 1  # type: ignore[attr-defined]
+            num_classes = int(peak.item()) + 1
         return self.unsqueeze(-1).eq(self._arange(num_classes)).cast(dtypes.default_int)
 
     def scatter(
@@ -361,90 +369,104 @@ class Indexing(Movement):
     ) -> Self:
         """``out = x.copy(); out[index[i][j]][j] = src[i][j]`` for dim 0."""
         check_choice("scatter: reduce", reduce, (None, "add", "multiply"))
-        source = index._full(src, index.shape, self.dtype) if is_scalar(src) else src
+        source = self._full(src, index.shape, self.dtype) if is_scalar(src) else self._operand(src)
         if reduce is not None:
-            mode: ReduceMode = "sum" if reduce == "add" else "prod"
-            return self.scatter_reduce(dim, index, source, mode)  # type: ignore[arg-type]
-        hits, values, axis = self._scattered(dim, index, source)  # type: ignore[arg-type]
-        last = hits.ndim - 1
-        number = self._arange(hits.shape[last]) + 1
-        writers = hits.where(number, 0)._reduce(Op.MAX, (last,))
-        found = writers.eq(number).where(values, values._constant(0))
-        found = found._reduce(Op.MAX if values.dtype.is_bool else Op.ADD, (last,))
-        return self._put_back(writers > 0, found, axis)
+            return self.scatter_reduce(dim, index, source, "sum" if reduce == "add" else "prod")
+        axis, places, values = self._sent("scatter", dim, index, source)
+        writers = places._last_writers(self.shape[axis])
+        return self._put_back(axis, writers.ge(0), values._chosen(writers))
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
         """``np.add.at``: `src` added at the places that `index` names."""
         return self.scatter_reduce(dim, index, src, "sum")
-
-    def _scattered(self, dim: int, index: Self, src: Self) -> tuple[Self, Self, int]:
-        """For each place (last but one axis) and each source (last axis): hits, and values."""
-        axis = self.axis(dim)
-        self._beside(axis, index, "scatter")
-        source = src._beside(axis, index, "scatter").cast(self.dtype)
-        bounds = tuple((0, size) for size in index.shape)
-        source = source._shrink(bounds).transpose(axis, -1).unsqueeze(-2)
-        places = index._in_range(self.shape[axis]).transpose(axis, -1).unsqueeze(-2)
-        size = self.shape[axis]
-        hits = places.eq(self._arange(size)._reshape((size, 1)))
-        return hits, source._broadcast_to(hits.shape), axis
-
-    def _put_back(self, written: Self, values: Self, axis: int) -> Self:
-        """`values` where `written`, in this tensor's shape."""
-        shape = written.shape[:-1]
-        mask = written._reshape(shape).transpose(axis, -1)
-        found = values._reshape(shape).transpose(axis, -1)
-        pads = tuple(
-            (0, add_dims(have, -want) if isinstance(want, int) else 0)
-            for have, want in zip(self.shape, mask.shape, strict=True)
-        )
-        return mask._pad(pads).where(found._pad(pads), self)
 
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: ReduceMode, *, include_self: bool = True
     ) -> Self:
         """All of `src` that `index` sends to a place, combined there, with x itself or without."""
         check_choice("scatter_reduce: reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
-        hits, values, axis = self._scattered(dim, index, src)
-        last = hits.ndim - 1
-        own = self._beside(axis, index, "scatter").transpose(axis, -1).unsqueeze(-1)
-        counts = hits.cast(dtypes.default_int)._reduce(Op.ADD, (last,))
+        if self.dtype.is_bool:
+            counted = self.cast(dtypes.default_int)
+            found = counted.scatter_reduce(dim, index, src, reduce, include_self=include_self)
+            return found.cast(dtypes.bool)
+        axis, places, values = self._sent("scatter_reduce", dim, index, src)
+        own = self._beside(index, axis, "scatter_reduce").transpose(axis, -1)
+        wide = accumulator_dtype(self.dtype)
+        own, values = own.cast(wide), values.cast(wide)
         if reduce == "amin":
-            values, own = values._mirrored(), own._mirrored()
+            own, values = own._mirrored(), values._mirrored()
+        missed = places._missed(self.shape[axis])
+        last = (missed.ndim - 1,)
         op = {"prod": Op.MUL, "amax": Op.MAX, "amin": Op.MAX}.get(reduce, Op.ADD)
         neutral = {Op.ADD: 0, Op.MUL: 1, Op.MAX: values.dtype.min}[op]
-        total = hits.where(values, values._constant(neutral))._reduce(op, (last,))
+        total = missed.where(neutral, values.unsqueeze(-2))._fold(op, last, False)
         if include_self:
             total = total._alu(op, own)
+        counts = missed.where(0, 1)._fold(Op.ADD, last, False) + int(include_self)
         if reduce == "mean":
-            number = counts + 1 if include_self else counts
-            total = total.div(number, rounding_mode=None if self.dtype.is_float else "floor")
+            total = total.div(counts, rounding_mode=None if self.dtype.is_float else "floor")
         if reduce == "amin":
             total = total._mirrored()
-        return self._put_back(counts > 0, total.cast(self.dtype), axis)
+        written = total._constant(True, dtypes.bool) if include_self else counts > 0
+        return self._put_back(axis, written, total.cast(self.dtype))
 
-    # ---- masks: the shape depends on the values, so the mask is realized ----
+    def _sent(self, name: str, dim: int, index: Self, src: Self) -> tuple[int, Self, Self]:
+        """The axis, and as the last axis of each: where elements of `src` go, and they."""
+        axis = self.axis(dim)
+        self._beside(index, axis, name)
+        places = index._in_range(self.shape[axis]).transpose(axis, -1)
+        return axis, places, src._beside(index, None, name).cast(self.dtype).transpose(axis, -1)
 
-    def _true_places(self) -> tuple[Self, ...]:
-        """For each axis the indices of the elements that are not 0; this computes the mask."""
-        flat = self._truth().flatten().tolist()  # type: ignore[attr-defined]
-        places = [at for at, chosen in enumerate(flat) if chosen]
-        sizes = [max_dim(size) for size in self.shape]
-        steps = [math.prod(sizes[axis + 1 :]) for axis in range(self.ndim)]
-        return tuple(
-            self._from_data([place // step % size for place in places], dtypes.default_int)
-            for size, step in zip(sizes, steps, strict=True)
-        )
+    def _put_back(self, axis: int, written: Self, values: Self) -> Self:
+        """`values` where `written`, else this tensor, whose `axis` is the last one of both."""
+        values, written = values.transpose(axis, -1), written.transpose(axis, -1)
+        sides = zip(self.shape, values.shape, strict=True)
+        pads = tuple((0, subtract_dims(have, want)) for have, want in sides)
+        return written._pad(pads).where(values._pad(pads), self)
 
-    def nonzero(self) -> Self:
-        """The indices of the elements that are not 0, a row each; computes the tensor."""
-        first, *others = self._true_places()
-        return first.stack(*others, dim=1)
+    # ---- masks: a shape that depends on values is known once the mask is computed ----
 
-    def masked_select(self, mask: Self) -> Self:
-        """The elements where `mask` holds, as a vector; computes the mask."""
+    def _true_numbers(self, size: int | None = None) -> Self:
+        """Where in the flattened tensor elements are not 0; below 0 beyond the last of them."""
+        mask = self._truth().flatten()
+        count = int(mask.sum().item()) if size is None else size
+        return mask.where(mask.cumsum() - 1, -1)._last_writers(count)
+
+    def _unraveled(self, shape: Shape) -> list[Self]:
+        """The indices, along each axis of a box, of elements by number; ``np.unravel_index``."""
+        steps = [product(shape[axis + 1 :]) for axis in range(len(shape))]
+        return [
+            self // self._operand(step) % self._operand(size)
+            for step, size in zip(steps, shape, strict=True)
+        ]
+
+    def nonzero(self, size: int | None = None, fill_value: Scalar = 0) -> Self:
+        """The indices of the elements that are not 0, a row each; ``np.argwhere(x)``.
+
+        With a `size` there are that many rows, of `fill_value` behind the last index; without it
+        the tensor is computed.
+        """
+        number = self._true_numbers(size)
+        if not self.ndim:
+            return self._full(fill_value, (number.shape[0], 0), dtypes.default_int)
+        first, *others = number._unraveled(self.shape)
+        rows = first.stack(*others, dim=1)
+        return rows if size is None else (number < 0).unsqueeze(1).where(fill_value, rows)
+
+    def masked_select(self, mask: Self, size: int | None = None, fill_value: Scalar = 0) -> Self:
+        """The elements where `mask` holds, as a vector; ``x[mask]``.
+
+        With a `size` there are that many, of `fill_value` behind the last one; without it the mask
+        is computed.
+        """
         shape: Shape = broadcast_shape(self.shape, mask.shape, name="masked_select")
-        return self._broadcast_to(shape)[mask._broadcast_to(shape)]
+        number = mask._broadcast_to(shape)._true_numbers(size)
+        found = self._broadcast_to(shape).flatten()._pick([(0, number)])
+        return found if size is None else (number < 0).where(fill_value, found)
+
+
+def _listed(index: object) -> Sequence[object]:
+    return index if isinstance(index, tuple) else (index,)
 
 
 def _plain(value: object) -> int | None:

@@ -16,14 +16,13 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import check_choice, known, show_shape
-from kernelet.frontend.reduction import Reduction
 
 _LINEAR = ("linear", "bilinear", "trilinear")
 _NEAREST = ("nearest", "nearest-exact")
 _FINEST = 10000  # of the denominators of scales
 
 
-class Interpolation(Reduction, Indexing):
+class Interpolation(Indexing):
     """Images and signals in another size."""
 
     __slots__ = ()

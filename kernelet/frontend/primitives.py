@@ -159,6 +159,10 @@ class Primitives(ABC):
         """The tensor for lists, numpy arrays and numpy numbers."""
 
     @abstractmethod
+    def item(self) -> Scalar:
+        """The one value as a Python number."""
+
+    @abstractmethod
     def _wrap_view(self, uop: UOp) -> Self:
         """The tensor for a movement of this one, which remembers what it is a view of."""
 
@@ -272,6 +276,19 @@ class Primitives(ABC):
         """Expanded to `shape`, with new axes in front; the shapes fit already."""
         missing = len(shape) - self.ndim
         return self._reshape((*(1,) * missing, *self.shape))._expand(shape)
+
+    def _fitted(self, shape: Shape, name: str) -> Self:
+        """Broadcast to `shape`, where axes of size 1 in front may go; ShapeError if it has more."""
+        more = max(self.ndim - len(shape), 0)
+        given = (
+            self if more and self.shape[:more] != (1,) * more else self._reshape(self.shape[more:])
+        )
+        if given.ndim > len(shape) or broadcast_shape(given.shape, shape, name=name) != shape:
+            raise ShapeError(
+                f"{name}: a value of shape {show_shape(self.shape)} does not fit "
+                f"{show_shape(shape)}. Give a shape that broadcasts to it."
+            )
+        return given._broadcast_to(shape)
 
     # ---- the other nodes ----
 

@@ -17,7 +17,6 @@ from typing import Self
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
-from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, product, show_shape
 from kernelet.graph.ops import Op
@@ -28,7 +27,7 @@ _FILLER_BITS = 27
 _DEPTHS = 8
 
 
-class Sorting(Cumulative, Indexing):
+class Sorting(Indexing):
     """Order along an axis."""
 
     __slots__ = ()

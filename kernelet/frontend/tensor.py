@@ -19,7 +19,7 @@ from kernelet import engine, holdings
 from kernelet.base import config, trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
-from kernelet.base.errors import DTypeError, GradientError, ShapeError
+from kernelet.base.errors import DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
@@ -33,7 +33,6 @@ from kernelet.frontend.primitives import (
     DeviceLike,
     DTypeLike,
     as_dtype,
-    broadcast_shape,
     is_scalar,
     product,
     show_shape,
@@ -288,16 +287,7 @@ class Tensor(
     def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
         """`value` in this tensor's shape and type."""
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
-        more = max(given.ndim - self.ndim, 0)
-        if given.shape[:more] == (1,) * more:
-            given = given._reshape(given.shape[more:])
-        fits = broadcast_shape(given.shape, self.shape, name=name) == self.shape
-        if given.ndim > self.ndim or not fits:
-            raise ShapeError(
-                f"{name}: a value of shape {show_shape(given.shape)} does not fit "
-                f"{show_shape(self.shape)}. Give a shape that broadcasts to it."
-            )
-        return given.cast(self.dtype)._broadcast_to(self.shape)
+        return given.cast(self.dtype)._fitted(self.shape, name)
 
     def views_above(self) -> list[tuple[Tensor, int]]:
         """The tensors that this one is a view of, the widest first.

@@ -1,4 +1,4 @@
-"""Sums of elements that name their result: add each where it belongs instead of searching for it.
+"""Reductions of elements that name their result: put each where it belongs instead of searching.
 
 In:  a BLOCK of loops over scalar expressions.
 Out: the same program in as many steps as there are elements.
@@ -7,7 +7,8 @@ for v: acc = 0; for t: acc += where(pick[t] != v, 0, x[t]); y[v] = e[v] + acc
 ->  for v: y[v] = e[v]
     for t: y[clamp(pick[t])] += where(0 <= pick[t] < V, x[t], 0)
 
-This is the gradient of an embedding, and of every other indexing by a tensor.
+This is the gradient of an embedding, and of every other indexing by a tensor. Products and maxima
+are put in place in the same way: writing to places finds the last writer of each as a maximum.
 """
 
 from __future__ import annotations
@@ -26,16 +27,24 @@ from kernelet.graph.division import (
 )
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, ranges_in
+from kernelet.graph.scan import identity_of
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
+
+_COMBINING = (Op.ADD, Op.MUL, Op.MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class _Addition:
-    """What one step adds to an accumulator, and the number of the result that it belongs to."""
+    """What one step adds to an accumulator, and the number of the result that it belongs to.
 
+    `op` says how it is added, and `neutral` changes nothing.
+    """
+
+    op: Op
     pick: UOp
     value: UOp
+    neutral: UOp
 
 
 def scatter_sum(block: UOp, depth: int) -> UOp:
@@ -69,7 +78,7 @@ def _scattered(loop: UOp) -> UOp | None:
     position = body.index(sums[0])
     (update,), (store,) = _stores(sums[0]), _stores(*body[position + 1 :])
     added = _addition(update, result)
-    start = _without(store.src[1])
+    start = None if added is None else _without(store.src[1], added)
     dtype = update.src[1].dtype
     # A sum of narrow floats is kept in float32 until it is whole.
     if added is None or start is None or (dtype.is_float and dtype.itemsize < 4):
@@ -89,7 +98,7 @@ def _scattered(loop: UOp) -> UOp | None:
     address = replace_ranges(address, {result: place, **moved})
     inside = _is_inside(added.pick, result.src[0].arg)
     old = UOp(Op.LOAD, added.value.dtype, (address,))
-    new = old.alu(Op.ADD, inside.where(added.value, 0))
+    new = old.alu(added.op, inside.where(added.value, added.neutral))
     adding = _with_store(sums, lambda one: one.replace(src=(address, new)))
     return UOp(Op.BLOCK, dtypes.void, (loop.replace(src=(result, *begin)), *adding))
 
@@ -116,11 +125,11 @@ def _tile_variables(store: UOp) -> list[UOp]:
     return sorted(tile, key=lambda v: (v.arg.kind == "vector", v.arg.number))
 
 
-def _without(value: UOp) -> UOp | None:
-    """What a result is before anything is added to its sum: 0, or the other term."""
+def _without(value: UOp, added: _Addition) -> UOp | None:
+    """What a result is before anything is added to it: neutral, or the other term."""
     if value.op is Op.LOAD and value.src[0].src[0].op is Op.SCRATCH:
-        return UOp.const(0, value.dtype)
-    if value.op is Op.ADD:
+        return added.neutral
+    if value.op is added.op:
         for total, other in (value.src, value.src[::-1]):
             is_sum = total.op is Op.LOAD and total.src[0].src[0].op is Op.SCRATCH
             if is_sum and not any(n.op is Op.SCRATCH for n in other.toposort()):
@@ -130,19 +139,22 @@ def _without(value: UOp) -> UOp | None:
 
 def _addition(update: UOp, result: UOp) -> _Addition | None:
     """What an update adds, if only the result that a number names gets it."""
-    address, value = update.src
-    if value.op is Op.ADD and value.src[1].op is Op.WHERE:
-        condition, skipped, added = value.src[1].src
-    elif value.op is Op.WHERE and value.src[1].op is Op.LOAD and value.src[2].op is Op.ADD:
-        condition, skipped, added = value.src[0], UOp.const(0, value.dtype), value.src[2].src[1]
+    value = update.src[1]
+    if value.op in _COMBINING and value.src[1].op is Op.WHERE:
+        op, (condition, skipped, added) = value.op, value.src[1].src
+    elif value.op is Op.WHERE and value.src[1].op is Op.LOAD and value.src[2].op in _COMBINING:
+        op, condition, added = value.src[2].op, value.src[0], value.src[2].src[1]
+        skipped = UOp.const(identity_of(op, value.dtype), value.dtype)
     else:
         return None
-    if condition.op is not Op.CMPNE or skipped.op is not Op.CONST or skipped.arg != 0:
+    if condition.op is not Op.CMPNE or skipped.op is not Op.CONST:
+        return None
+    if skipped.arg != identity_of(op, value.dtype):
         return None
     for pick, place in (condition.src, condition.src[::-1]):
         if place.op is Op.CAST and place.src[0] is result and pick.dtype.is_integer:
             free = not any(result in ranges_in(node) for node in _indices(pick, added))
-            return _Addition(pick, added) if free else None
+            return _Addition(op, pick, added, skipped) if free else None
     return None
 
 

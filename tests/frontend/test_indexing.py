@@ -46,6 +46,10 @@ ADVANCED = [
     MASK[:, :, 0],
     (1, MASK[0]),
     (slice(None), MASK[0, :, 0], [1, 2]),
+    True,
+    (slice(1, None), False, 2),
+    (np.array(True), [2, 0]),
+    ([True, False, True], None, 1),
 ]
 
 
@@ -95,6 +99,52 @@ def test_any_slices_read_and_write_like_numpy(index: tuple[slice, ...]) -> None:
     want[index] += 100
     got[index] += 100
     same(got, want)
+
+
+@st.composite
+def indices(draw: st.DrawFn, shape: tuple[int, ...] = A.shape) -> tuple[object, ...]:
+    """Slices, new axes, arrays that broadcast and masks, in any order."""
+    items: list[object] = []
+    lead = draw(st.sampled_from([(), (1,), (3,), (2, 1), (0,)]))
+    for axis, size in enumerate(shape):
+        kind = draw(st.sampled_from(["slice", "array", "mask", "list", "bool"]))
+        if kind == "bool":
+            items += [draw(st.sampled_from([None, True, False])), slice(None)]
+        elif kind == "mask":
+            items.append(np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size))))
+        elif kind == "slice":
+            items.append(draw(slices(size)))
+        else:
+            sizes = lead[draw(st.integers(0, len(lead))) :] if kind == "array" else (1,)
+            count = math.prod(sizes)
+            numbers = st.lists(st.integers(-size, size - 1), min_size=count, max_size=count)
+            items.append(np.array(draw(numbers), np.int32).reshape(sizes))
+        if axis and draw(st.booleans()):
+            break
+    return tuple(items)
+
+
+@settings(max_examples=80, deadline=None)
+@given(indices())
+def test_any_index_reads_writes_and_derives_like_numpy(index: tuple[object, ...]) -> None:
+    base = A.astype(np.float32)
+    try:
+        want = base[index]
+    except IndexError:
+        with pytest.raises((IndexingError, ShapeError)):
+            Tensor(base)[tensors(index)]
+        return
+    x = Tensor(base.copy())
+    got = x[tensors(index)]
+    same(got, want)
+    weight = np.arange(1, want.size + 1, dtype=np.float32).reshape(want.shape)
+    slope = np.zeros_like(base)
+    np.add.at(slope, index, weight)
+    same((got * Tensor(weight)).sum().gradient(x)[0], slope)
+    changed = base.copy()
+    changed[index] = -weight
+    x[tensors(index)] = Tensor(-weight)
+    same(x, changed)
 
 
 def test_numbers_and_slices_run_no_kernel() -> None:
@@ -152,6 +202,7 @@ def test_a_mask_with_a_number_needs_no_look_at_the_mask() -> None:
         (1.5, "float"),
         (slice(None, None, 0), "step is 0"),
         (slice("a", None), "whole numbers"),
+        (slice(None, None, 1.5), "whole numbers"),
     ],
 )
 def test_bad_indices_say_what_to_use(index: object, message: str) -> None:
@@ -268,6 +319,45 @@ def test_masks_select_a_vector() -> None:
     same(Tensor(A).masked_select(Tensor(MASK)), A[MASK])
     same(Tensor(A).masked_select(Tensor(MASK[0, 0])), A[np.broadcast_to(MASK[0, 0], A.shape)])
     same(Tensor(MASK).nonzero(), np.argwhere(MASK))
+
+
+def test_masks_select_a_number_of_elements_that_is_given() -> None:
+    mask = Tensor([[True, False], [True, True]])
+    assert mask.nonzero(size=4, fill_value=-1).tolist() == [[0, 0], [1, 0], [1, 1], [-1, -1]]
+    assert mask.nonzero(size=2).tolist() == [[0, 0], [1, 0]]
+    assert Tensor([[5, 6], [7, 8]]).masked_select(mask, 4, 9).tolist() == [5, 7, 8, 9]
+    assert Tensor(3).nonzero().shape == (1, 0)
+    assert Tensor.zeros(0, 2).nonzero().shape == (0, 2)
+
+
+def test_putting_writes_or_adds_a_copy() -> None:
+    x, places = Tensor([1.0, 2.0, 3.0]), Tensor([2, 0, 2])
+    y = Tensor([10.0, 20.0, 30.0])
+    assert x.index_put((places,), y).tolist() == [20.0, 2.0, 30.0]
+    assert x.index_put((places,), y, accumulate=True).tolist() == [21.0, 2.0, 43.0]
+    assert x.tolist() == [1.0, 2.0, 3.0]
+    found = x.index_put((places,), y).sum().gradient(x, y)
+    assert [each.tolist() for each in found] == [[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    m = Tensor([[1, 2], [3, 4]])
+    assert m.index_put((None, Tensor([1])), 7).tolist() == [[1, 7], [3, 7]]
+
+
+@pytest.mark.parametrize("index", [[], [[]], False, slice(2, 2)], ids=str)
+def test_what_is_read_nowhere_has_gradient_zero(index: object) -> None:
+    x = Tensor([[1.0, math.inf], [3.0, 4.0]], requires_grad=True)
+    x[index].sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_narrow_floats_scatter_in_float32() -> None:
+    x = Tensor([1.0, 0.0], dtype=dtypes.float16)
+    ones = Tensor([0.0004] * 8, dtype=dtypes.float16)
+    total = x.scatter_reduce(0, Tensor([0] * 8), ones, "sum")
+    assert total.dtype is dtypes.float16
+    assert total.tolist()[0] == np.float16(1.0032)
+    flags = Tensor([True, False]).scatter_reduce(0, Tensor([0, 1]), Tensor([False, True]), "amin")
+    assert flags.tolist() == [False, False]
 
 
 def test_repeated_picks_add_up_in_the_gradient() -> None:

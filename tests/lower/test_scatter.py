@@ -6,6 +6,7 @@ import pytest
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.ops import Op
+from kernelet.graph.scan import identity_of
 from kernelet.graph.spec import LOOPS, verify
 from kernelet.graph.uop import UOp
 from kernelet.lower.nest import write_nest
@@ -16,15 +17,21 @@ from tests.lower.pseudocode import expand, kernel, memory, reduce, reshape, writ
 COLUMNS_FIRST = Plan(root=(Reorder((1, 0)),))
 
 
-def search(steps: int = 6, results: int = 5, width: int = 4, dtype: DType = dtypes.float32) -> UOp:
+def search(
+    steps: int = 6,
+    results: int = 5,
+    width: int = 4,
+    dtype: DType = dtypes.float32,
+    op: Op = Op.ADD,
+) -> UOp:
     """sum_t where(pick[t] != v, 0, x[t, d]) for all v and d."""
     shape = (steps, results, width)
     picks = expand(reshape(memory(1, steps, dtype=dtypes.int32), steps, 1, 1), *shape)
     numbers = UOp(Op.ARANGE, dtypes.int32, (), (results,))
     wanted = expand(reshape(numbers, 1, results, 1), *shape)
     added = expand(reshape(memory(2, steps, width, dtype=dtype), steps, 1, width), *shape)
-    zero = expand(reshape(UOp.const(0, dtype), 1, 1, 1), *shape)
-    return reshape(reduce(picks.alu(Op.CMPNE, wanted).where(zero, added), Op.ADD, 0), *shape[1:])
+    neutral = expand(reshape(UOp.const(identity_of(op, dtype), dtype), 1, 1, 1), *shape)
+    return reshape(reduce(picks.alu(Op.CMPNE, wanted).where(neutral, added), op, 0), *shape[1:])
 
 
 def scattered(graph: UOp, plan: Plan = COLUMNS_FIRST) -> str:
@@ -40,6 +47,15 @@ def test_each_element_is_added_where_it_belongs() -> None:
     first, second = text.split("reduce:")
     assert "= 0.0" in first
     assert "p1[" in second, "the number of the result is read"
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32])
+@pytest.mark.parametrize("op", [Op.MUL, Op.MAX])
+def test_products_and_maxima_are_put_in_place_too(op: Op, dtype: DType) -> None:
+    first, second = scattered(kernel(search(op=op, dtype=dtype))).split("reduce:")
+    assert f"= {identity_of(op, dtype)}" in first
+    assert "p1[" in second
+    assert "!=" not in second.replace("!= True", "")
 
 
 def test_what_is_added_to_the_sum_comes_first() -> None:
