@@ -120,9 +120,14 @@ class Random(Sorting, Creation):
     __slots__ = ()
 
     @staticmethod
-    def manual_seed(seed: int = 0) -> None:
-        """Start the stream of random numbers anew."""
-        _stream.seed, _stream.drawn = int(seed), 0
+    def manual_seed(seed: int = 0, drawn: int = 0) -> None:
+        """Start the stream of random numbers anew, or where `random_state` says that it was."""
+        _stream.seed, _stream.drawn = int(seed), int(drawn)
+
+    @staticmethod
+    def random_state() -> tuple[int, int]:
+        """The seed, and how many words were drawn since; `manual_seed` takes both."""
+        return _stream.seed, _stream.drawn
 
     @classmethod
     def _random(cls, shape: Shape, device: DeviceLike, per_element: int = 1) -> Self:

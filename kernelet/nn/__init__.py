@@ -5,6 +5,7 @@ Out: classes whose attributes are the parameters and whose call is the formula.
 """
 
 from kernelet.nn import datasets, optim, state
+from kernelet.nn.checkpoints import load_checkpoint, save_checkpoint
 from kernelet.nn.convolutional import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from kernelet.nn.linear import Embedding, Linear
 from kernelet.nn.normalization import (
@@ -36,6 +37,8 @@ __all__ = [
     "Linear",
     "RMSNorm",
     "datasets",
+    "load_checkpoint",
     "optim",
+    "save_checkpoint",
     "state",
 ]

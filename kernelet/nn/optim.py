@@ -1,199 +1,48 @@
-"""Optimizers: formulas that move parameters against their gradients.
+"""Optimizers: formulas that move parameters against their gradients, and what goes with them.
 
 In:  parameters, and the gradients that `backward` left on them.
 Out: new values of the parameters and of the optimizer's own state, in the same memory.
-
-The learning rate is a tensor too, so that changing it recompiles nothing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Iterable
-from typing import final
+from typing import ClassVar, final
 
-from kernelet import holdings
-from kernelet.base.config import current
-from kernelet.base.dtype import DType, dtypes
-from kernelet.base.errors import ArgumentError, GradientError
-from kernelet.frontend import live
+from kernelet.base.errors import ArgumentError
+from kernelet.frontend.host import known_shape
 from kernelet.frontend.tensor import Tensor
-from kernelet.graph.ops import Op
-from kernelet.graph.uop import UOp
-from kernelet.graph.walk import split_view
-from kernelet.nn.parameter import filled
+from kernelet.nn import schedulers as lr_scheduler
+from kernelet.nn.averaging import EMA
+from kernelet.nn.clipping import clip_grad_norm_, clip_grad_value_
+from kernelet.nn.optimizer import Optimizer, OptimizerGroup
+from kernelet.nn.precision import GradScaler, mixed_precision
+
+__all__ = [
+    "EMA",
+    "LAMB",
+    "LARS",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Lion",
+    "Muon",
+    "Optimizer",
+    "OptimizerGroup",
+    "RMSprop",
+    "GradScaler",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "lr_scheduler",
+    "mixed_precision",
+]
 
 
-class Optimizer(ABC):
-    """Parameters, a learning rate, and a formula for one step.
+class Momentum(Optimizer):
+    """Optimizers with a velocity: ``v = momentum * v + (1 - dampening) * g``.
 
-    Tensors with ``requires_grad=False`` (a batch norm's running statistics) are not moved; what is
-    pending for them runs with the step, given here or not.
-    """
-
-    def __init__(self, params: Iterable[Tensor], lr: float | Tensor) -> None:
-        self.params, self.buffers = _sorted_out(type(self).__name__, params)
-        for each in self.params:
-            each.requires_grad = True
-        # With memory from the start, the first step runs the same kernels as all others.
-        Tensor.realize(*self.params)
-        self.device = self.params[0].device
-        self._lr = _stored(lr) if isinstance(lr, Tensor) else self._state_value(lr)
-
-    @property
-    def lr(self) -> Tensor:
-        """The learning rate; assign a number or a tensor to change it."""
-        return self._lr
-
-    @lr.setter
-    def lr(self, value: float | Tensor) -> None:
-        if value is not self._lr:
-            self._lr.assign(value).realize()
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for each in self.params:
-            each.grad = None
-
-    def step(self) -> None:
-        """Move the parameters once."""
-        Tensor.realize(*self.schedule_step())
-
-    def schedule_step(self) -> list[Tensor]:
-        """The tensors that a step changes, with the new values pending: realize them to step."""
-        if not current().training:
-            raise GradientError(
-                f"{type(self).__name__}.step: TRAINING is 0, so dropout and batch statistics were "
-                "off in the forward pass. Put the step in `with Tensor.train():`."
-            )
-        self._check_gradients()
-        changed = self._update()
-        return [*self.params, *changed, *self.buffers, *_pending_state()]
-
-    def _check_gradients(self) -> None:
-        without = [at for at, each in enumerate(self.params) if each.grad is None]
-        if without:
-            shown = [f"number {at} of shape {self.params[at].shape}" for at in without[:3]]
-            more = f" and {len(without) - 3} more" if len(without) > 3 else ""
-            raise GradientError(
-                f"{type(self).__name__}.step: {len(without)} of the {len(self.params)} parameters "
-                f"have no gradient: {', '.join(shown)}{more}. Call backward() on a loss that "
-                "depends on them; leave out what the loss does not use."
-            )
-
-    @abstractmethod
-    def _update(self) -> list[Tensor]:
-        """Assign new values to the parameters; the state tensors that changed with them."""
-
-    # ---- for the formulas ----
-
-    def _gradient(self, at: int) -> Tensor:
-        """The gradient of a parameter, in the type that the formulas compute in."""
-        found = self.params[at].grad
-        assert found is not None
-        return found.detach().cast(_state_dtype(found.dtype))
-
-    def _value(self, at: int) -> Tensor:
-        value = self.params[at].detach()
-        return value.cast(_state_dtype(value.dtype))
-
-    def _rate(self, at: int) -> Tensor:
-        """The learning rate where the parameter is."""
-        return self._lr.to(self.params[at].device)
-
-    def _state_value(self, *values: float) -> Tensor:
-        return Tensor(values, device=self.device, dtype=dtypes.float32, requires_grad=False)
-
-    def _zeros(self) -> list[Tensor]:
-        """A tensor of zeros for each parameter."""
-        states = []
-        for each in self.params:
-            shape = [dim for dim in each.shape if isinstance(dim, int)]
-            kind = _state_dtype(each.dtype)
-            device = each.device
-            states.append(filled(0, *shape, dtype=kind, device=device, requires_grad=False))
-        return states
-
-
-def _sorted_out(name: str, given: Iterable[object]) -> tuple[list[Tensor], list[Tensor]]:
-    """What is trained and what is not, each once."""
-    trained: dict[int, Tensor] = {}
-    kept: dict[int, Tensor] = {}
-    for each in given:
-        if not isinstance(each, Tensor):
-            raise ArgumentError(
-                f"{name}: a parameter is of type {type(each).__name__}, not Tensor. "
-                "Give a list, as nn.state.get_parameters(model) does."
-            )
-        is_trained = each.dtype.is_float and each.requires_grad is not False
-        # By identity: == of tensors compares elements.
-        (trained if is_trained else kept)[id(each)] = each
-    if not trained:
-        raise ArgumentError(
-            f"{name}: {len(kept)} tensors were given and none can be trained. "
-            "Give float tensors whose requires_grad is not False."
-        )
-    return list(trained.values()), list(kept.values())
-
-
-def _stored(rate: Tensor) -> Tensor:
-    """`rate` with memory of its own: a constant would be written into captured kernels."""
-    copied = Tensor(rate.data(), device=rate.device, dtype=rate.dtype)
-    return rate.replace(copied.reshape(rate.shape))
-
-
-def _pending_state() -> list[Tensor]:
-    """Untrained tensors with a write that has not run, as running statistics after a forward pass.
-
-    Left alone they would grow from step to step, and a captured step would not replay them.
-    """
-    return [
-        each
-        for each in live.live_tensors()
-        if isinstance(each, Tensor) and each.required is False and _is_pending(each.uop)
-    ]
-
-
-def _is_pending(node: UOp) -> bool:
-    return split_view(node)[1].op is Op.AFTER and holdings.realized(node) is None
-
-
-def _state_dtype(dtype: DType) -> DType:
-    # The steps are far smaller than the values: 16 bits would round them away.
-    return dtypes.float32 if dtype.itemsize < 4 else dtype
-
-
-@final
-class OptimizerGroup:
-    """Several optimizers that step together, as for parts with rates of their own."""
-
-    def __init__(self, *optimizers: Optimizer) -> None:
-        self.optimizers = optimizers
-
-    @property
-    def params(self) -> list[Tensor]:
-        """The parameters of all of them."""
-        return [each for optimizer in self.optimizers for each in optimizer.params]
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-
-    def step(self) -> None:
-        """Move all parameters once."""
-        Tensor.realize(*self.schedule_step())
-
-    def schedule_step(self) -> list[Tensor]:
-        """The tensors that a step changes, with the new values pending: realize them to step."""
-        return [each for optimizer in self.optimizers for each in optimizer.schedule_step()]
-
-
-@final
-class SGD(Optimizer):
-    """Stochastic gradient descent: ``w -= lr * (g + weight_decay * w)``, with momentum.
-
-    `classic` multiplies the velocity's increments by the learning rate, instead of the velocity.
+    `classic` multiplies what is added to the velocity by the learning rate, instead of the velocity.
     """
 
     def __init__(
@@ -204,80 +53,129 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
         classic: bool = False,
+        dampening: float = 0.0,
     ) -> None:
-        super().__init__(params, lr)
-        if nesterov and not momentum:
-            raise ArgumentError("SGD(nesterov=True): momentum is 0. Give a momentum, as 0.9.")
-        self.momentum, self.weight_decay = momentum, weight_decay
+        super().__init__(params, lr, weight_decay)
+        if nesterov and (not momentum or dampening):
+            raise ArgumentError(
+                f"{type(self).__name__}(nesterov=True): momentum is {momentum:g} and dampening "
+                f"{dampening:g}. Give a momentum, as 0.9, and no dampening."
+            )
+        self.momentum, self.dampening = momentum, dampening
         self.nesterov, self.classic = nesterov, classic
         self.velocity = self._zeros() if momentum else []
+        self.steps = self._state_value(0.0) if dampening else None
 
-    def _update(self) -> list[Tensor]:
-        for at in range(len(self.params)):
-            step = self._gradient(at)
-            if self.weight_decay:
-                step = step + self._value(at) * self.weight_decay
-            if self.classic:
-                step = step * self._rate(at)
-            if self.momentum:
-                velocity = self.velocity[at] * self.momentum + step
-                self.velocity[at].assign(velocity)
-                step = velocity * self.momentum + step if self.nesterov else velocity
-            if not self.classic:
-                step = step * self._rate(at)
-            self.params[at].assign((self._value(at) - step).cast(self.params[at].dtype))
-        return self.velocity
+    def _begin(self) -> None:
+        super()._begin()
+        if self.steps is not None:
+            self._write(self.steps, self.steps + 1)
+
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        step = gradient * self._rate(at) if self.classic else gradient
+        if not self.momentum:
+            return step
+        added = step
+        if self.steps is not None:  # as with PyTorch, the first gradient is added whole
+            is_first = self.steps.to(step.device) < 2
+            added = step * is_first.where(1.0, 1 - self.dampening)
+        velocity = self.velocity[at] * self.momentum + added
+        self._write(self.velocity[at], velocity)
+        return velocity * self.momentum + step if self.nesterov else velocity
+
+    def _step_of(self, at: int, direction: Tensor, value: Tensor) -> Tensor:
+        return direction if self.classic else direction * self._rate(at)
 
 
-class Moments(Optimizer):
-    """Optimizers that keep running means of the gradient and of its square."""
+@final
+class SGD(Momentum):
+    """Stochastic gradient descent: ``w -= lr * (g + weight_decay * w)``, with momentum."""
+
+
+@final
+class LARS(Momentum):
+    """SGD whose learning rate for each parameter follows its norm (You et al., 2017).
+
+    It is ``lr * tcoef * |w| / (|g| + weight_decay * |w|)``.
+    """
 
     def __init__(
         self,
         params: Iterable[Tensor],
-        lr: float | Tensor,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
+        lr: float | Tensor = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        nesterov: bool = False,
+        classic: bool = True,
+        tcoef: float = 0.001,
     ) -> None:
-        super().__init__(params, lr)
-        self.b1, self.b2 = betas
-        self.eps, self.weight_decay = eps, weight_decay
-        self.m, self.v = self._zeros(), self._zeros()
-        # 1 - beta**steps, kept as such: near 0 a difference of floats would be rough.
-        self.corrections = self._state_value(0.0, 0.0)
-        self._kept = self._state_value(*betas)
-        self._added = self._state_value(1 - self.b1, 1 - self.b2)
+        super().__init__(params, lr, momentum, 0.0, nesterov, classic)
+        self.decay, self.tcoef = weight_decay, tcoef
 
-    def _update(self) -> list[Tensor]:
-        self.corrections.assign(self.corrections * self._kept + self._added)
-        for at in range(len(self.params)):
-            step = self._step_of(at, self._direction(at))
-            value = self._value(at) - step
-            self.params[at].assign(value.cast(self.params[at].dtype))
-        return [self.corrections, *self.m, *self.v]
-
-    def _direction(self, at: int) -> Tensor:
-        """``m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps)`` after this gradient."""
-        gradient = self._decayed(at)
-        scale = self.corrections.to(self.params[at].device)
-        first = self.m[at] * self.b1 + gradient * (1 - self.b1)
-        second = self.v[at] * self.b2 + gradient * gradient * (1 - self.b2)
-        self.m[at].assign(first)
-        self.v[at].assign(second)
-        return first / scale[0] / ((second / scale[1]).sqrt() + self.eps)
-
-    def _decayed(self, at: int) -> Tensor:
-        return self._gradient(at)
-
-    @abstractmethod
-    def _step_of(self, at: int, direction: Tensor) -> Tensor:
-        """What is taken from the parameter."""
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        size, slope = _norm(value), _norm(gradient)
+        ratio = _ratio(size * self.tcoef, slope + size * self.decay, size, slope)
+        return super()._direction(at, (gradient + value * self.decay) * ratio, value)
 
 
 @final
-class Adam(Moments):
-    """Adam; `weight_decay` is added to the gradient."""
+class Muon(Momentum):
+    """The nearest orthogonal matrix to the velocity (Jordan et al., 2024), decoupled weight decay.
+
+    A step is ``lr * sqrt(max(1, rows / columns))`` times it. For matrices and filters, whose axes
+    after the first are taken as one; give other parameters to AdamW.
+    """
+
+    decouples_decay = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float | Tensor = 0.001,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        ns_steps: int = 5,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        nesterov: bool = True,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        self.ns_steps, self.ns_coefficients = ns_steps, ns_coefficients
+        small = [each.shape for each in self.params if each.ndim < 2]
+        if small:
+            raise ArgumentError(
+                f"Muon: {len(small)} of {len(self.params)} parameters are no matrices, one of "
+                f"shape {small[0]}. Give them to AdamW; OptimizerGroup steps both together."
+            )
+
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        velocity = super()._direction(at, gradient, value).flatten(1)
+        rows, columns = known_shape(velocity.shape)
+        turned = orthogonalized(velocity, self.ns_steps, self.ns_coefficients)
+        return (turned * math.sqrt(max(1, rows / columns))).reshape(value.shape)
+
+
+def orthogonalized(
+    matrix: Tensor, steps: int, coefficients: tuple[float, float, float], eps: float = 1e-7
+) -> Tensor:
+    """Singular values brought near 1 by Newton-Schulz: ``x = a*x + b*(x@x.T)@x + c*(x@x.T)^2@x``."""
+    is_high = matrix.shape[0] > matrix.shape[1]
+    x = matrix.transpose() if is_high else matrix
+    x = x / (_norm(x) + eps)
+    for _ in range(steps):
+        square = x @ x.transpose()
+        x = x * coefficients[0] + (square * coefficients[1] + square @ square * coefficients[2]) @ x
+    return x.transpose() if is_high else x
+
+
+class Moments(Optimizer):
+    """Optimizers that keep running means of the gradient and of its square.
+
+    The direction is ``m / (1 - b1**t) / (sqrt(v / (1 - b2**t)) + eps)``; with `amsgrad` v is the
+    greatest that was seen.
+    """
+
+    default_eps: ClassVar[float] = 1e-8
+    default_decay: ClassVar[float] = 0.0
 
     def __init__(
         self,
@@ -285,57 +183,125 @@ class Adam(Moments):
         lr: float | Tensor = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        eps: float | None = None,
+        weight_decay: float | None = None,
+        amsgrad: bool = False,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, (b1, b2), eps, weight_decay)
+        decay = self.default_decay if weight_decay is None else weight_decay
+        super().__init__(params, lr, decay)
+        self.eps = self.default_eps if eps is None else eps
+        self.b1, self.b2 = betas or (b1, b2)
+        self.m, self.v = self._zeros(), self._zeros()
+        self.peaks = self._zeros() if amsgrad else []
+        # 1 - beta**steps, kept as such: near 0 a difference of floats would be rough.
+        self.corrections = self._state_value(0.0, 0.0)
+        self._kept = self._state_value(self.b1, self.b2)
+        self._added = self._state_value(1 - self.b1, 1 - self.b2)
 
-    def _decayed(self, at: int) -> Tensor:
-        gradient = self._gradient(at)
-        return gradient + self._value(at) * self.weight_decay if self.weight_decay else gradient
+    def _begin(self) -> None:
+        super()._begin()
+        self._write(self.corrections, self.corrections * self._kept + self._added)
 
-    def _step_of(self, at: int, direction: Tensor) -> Tensor:
-        return direction * self._rate(at)
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        scale = self.corrections.to(self.params[at].device)
+        first = self.m[at] * self.b1 + gradient * (1 - self.b1)
+        second = self.v[at] * self.b2 + gradient * gradient * (1 - self.b2)
+        self._write(self.m[at], first)
+        self._write(self.v[at], second)
+        if self.peaks:
+            second = self.peaks[at].maximum(second)
+            self._write(self.peaks[at], second)
+        return first / scale[0] / ((second / scale[1]).sqrt() + self.eps)
+
+
+@final
+class Adam(Moments):
+    """Adam (Kingma and Ba, 2015); `weight_decay` is added to the gradient."""
 
 
 @final
 class AdamW(Moments):
     """Adam with decoupled weight decay: ``w -= lr * (direction + weight_decay * w)``."""
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        lr: float | Tensor = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(params, lr, (b1, b2), eps, weight_decay)
-
-    def _step_of(self, at: int, direction: Tensor) -> Tensor:
-        return (direction + self._value(at) * self.weight_decay) * self._rate(at)
+    decouples_decay = True
+    default_decay = 0.01
 
 
 @final
 class LAMB(Moments):
-    """AdamW whose step is scaled to the norm of each parameter."""
+    """AdamW whose step is scaled to the norm of each parameter (You et al., 2020)."""
+
+    decouples_decay = True
+    default_eps = 1e-6
+
+    def _step_of(self, at: int, direction: Tensor, value: Tensor) -> Tensor:
+        size, length = _norm(value), _norm(direction)
+        return direction * _ratio(size, length, size, length) * self._rate(at)
+
+
+@final
+class RMSprop(Optimizer):
+    """``g / (sqrt(v) + eps)`` with v the running mean of ``g**2``, or of its variance (`centered`)."""
 
     def __init__(
         self,
         params: Iterable[Tensor],
-        lr: float | Tensor = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-6,
+        lr: float | Tensor = 0.01,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(params, lr, weight_decay)
+        self.alpha, self.eps, self.momentum = alpha, eps, momentum
+        self.v = self._zeros()
+        self.means = self._zeros() if centered else []
+        self.velocity = self._zeros() if momentum else []
+
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        square = self.v[at].lerp(gradient * gradient, 1 - self.alpha)
+        self._write(self.v[at], square)
+        if self.means:
+            mean = self.means[at].lerp(gradient, 1 - self.alpha)
+            self._write(self.means[at], mean)
+            square = square - mean * mean
+        step = gradient / (square.sqrt() + self.eps)
+        if self.velocity:
+            step = self.velocity[at] * self.momentum + step
+            self._write(self.velocity[at], step)
+        return step
+
+
+@final
+class Lion(Optimizer):
+    """``sign(b1 * m + (1 - b1) * g)``, then ``m = b2 * m + (1 - b2) * g`` (Chen et al., 2023)."""
+
+    decouples_decay = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float | Tensor = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(params, lr, (b1, b2), eps, weight_decay)
+        super().__init__(params, lr, weight_decay)
+        self.betas = betas
+        self.m = self._zeros()
 
-    def _step_of(self, at: int, direction: Tensor) -> Tensor:
-        value = self._value(at)
-        step = direction + value * self.weight_decay
-        size, length = (value * value).sum().sqrt(), (step * step).sum().sqrt()
-        usable = (size > 0) & (length > 0)
-        ratio = usable.where(size / usable.where(length, 1.0), 1.0)
-        return step * ratio * self._rate(at)
+    def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
+        mixed, following = (self.m[at] * beta + gradient * (1 - beta) for beta in self.betas)
+        self._write(self.m[at], following)
+        return mixed.sign()
+
+
+def _norm(values: Tensor) -> Tensor:
+    return (values * values).sum().sqrt()
+
+
+def _ratio(above: Tensor, below: Tensor, *sizes: Tensor) -> Tensor:
+    """``above / below``; 1 where one of the sizes is 0."""
+    usable = (sizes[0] > 0) & (sizes[1] > 0)
+    return usable.where(above / usable.where(below, 1.0), 1.0)

@@ -56,11 +56,12 @@ def _collect(obj: object, name: str, found: dict[str, Tensor], above: set[int]) 
         return
     above = above | {id(obj)}
     start = f"{name}." if name else ""
-    for key, value in _parts(obj):
+    for key, value in parts(obj):
         _collect(value, f"{start}{key}", found, above)
 
 
-def _parts(obj: object) -> list[tuple[object, object]]:
+def parts(obj: object) -> list[tuple[object, object]]:
+    """What an object holds, with the keys, positions or names of attributes."""
     if isinstance(obj, tuple) and hasattr(obj, "_asdict"):
         obj = obj._asdict()
     if isinstance(obj, Mapping):

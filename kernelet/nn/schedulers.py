@@ -1,0 +1,320 @@
+"""Learning rates that change from step to step.
+
+In:  an optimizer.
+Out: a new learning rate after each `step()`, computed by the device from a counter, so that a
+     captured training step goes on changing it when it is replayed.
+
+Names, arguments and values are those of `torch.optim.lr_scheduler`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import final
+
+from kernelet.base.dtype import dtypes
+from kernelet.base.errors import ArgumentError
+from kernelet.frontend.tensor import Tensor
+from kernelet.nn.optimizer import Optimizer
+
+
+class Scheduler(ABC):
+    """A learning rate as a function of the number of steps; call `step` after the optimizer's."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        if optimizer.initial_lr is None:
+            optimizer.initial_lr = _kept(optimizer.lr)
+        self.count = _kept(Tensor(0.0, device=optimizer.device))
+        optimizer.lr = self.rate(self.count, optimizer.initial_lr)
+
+    @abstractmethod
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """The learning rate after `count` steps, from what it is without this scheduler."""
+
+    def step(self) -> None:
+        """Count a step and change the learning rate."""
+        Tensor.realize(*self.schedule_step())
+
+    def schedule_step(self) -> list[Tensor]:
+        """The tensors that a step changes, with the new values pending: realize them to step."""
+        assert self.optimizer.initial_lr is not None
+        self.count.assign(self.count + 1)
+        rate = self.optimizer.lr
+        return [self.count, rate.assign(self.rate(self.count, self.optimizer.initial_lr))]
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of the next optimizer step."""
+        return [float(self.optimizer.lr.numpy().item())]
+
+
+def _kept(value: Tensor) -> Tensor:
+    return Tensor(value.detach().clone().realize(), requires_grad=False)
+
+
+def _power(base: float, exponent: Tensor) -> Tensor:
+    """``base ** exponent``, exact to a few units in the last place for large exponents too."""
+    return (exponent * math.log2(base)).exp2()
+
+
+def _share(count: Tensor, total: float) -> Tensor:
+    """How much of `total` steps is done, 1 at most."""
+    return (count / total).minimum(1.0)
+
+
+def _halfway(share: Tensor) -> Tensor:
+    """From 1 down to 0 along half a wave."""
+    return ((share * math.pi).cos() + 1) / 2
+
+
+@final
+class LambdaLR(Scheduler):
+    """``start * lr_lambda(count)``; the function is given a tensor."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Tensor], Tensor]) -> None:
+        self.lr_lambda = lr_lambda
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return start * self.lr_lambda(count)
+
+
+@final
+class MultiStepLR(Scheduler):
+    """``start * gamma ** (how many of the milestones are reached)``"""
+
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        self.milestones, self.gamma = tuple(milestones), gamma
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        for milestone in self.milestones:
+            start = (count >= milestone).where(start * self.gamma, start)
+        return start
+
+
+@final
+class StepLR(Scheduler):
+    """``start * gamma ** (count // step_size)``"""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return start * _power(self.gamma, (count / self.step_size).floor())
+
+
+@final
+class ExponentialLR(Scheduler):
+    """``start * gamma ** count``"""
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return start * _power(self.gamma, count)
+
+
+@final
+class LinearLR(Scheduler):
+    """A warm-up: `start` times a factor that goes along a line from one number to another."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+    ) -> None:
+        self.start_factor, self.end_factor = start_factor, end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        climb = self.end_factor - self.start_factor
+        return start * (_share(count, self.total_iters) * climb + self.start_factor)
+
+
+@final
+class ConstantLR(Scheduler):
+    """`start` times a factor until `total_iters` steps are done."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return (count < self.total_iters).where(start * self.factor, start)
+
+
+@final
+class PolynomialLR(Scheduler):
+    """``start * (1 - count / total_iters) ** power``"""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return start * (1 - _share(count, self.total_iters)) ** self.power
+
+
+@final
+class CosineAnnealingLR(Scheduler):
+    """From `start` to `eta_min` along half a wave of `T_max` steps (and back, if it goes on)."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+        self.length, self.eta_min = T_max, eta_min
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        return (start - self.eta_min) * _halfway(count / self.length) + self.eta_min
+
+
+@final
+class OneCycleLR(Scheduler):
+    """Up to `max_lr` in the first `pct_start` of all steps, then down to next to nothing.
+
+    It starts at ``max_lr / div_factor`` and ends at that divided by `final_div_factor`; the
+    momentum stays as it is (Smith and Topin, 2019).
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        if anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(
+                f"OneCycleLR: anneal_strategy is {anneal_strategy!r}. Give 'cos' or 'linear'."
+            )
+        first = max_lr / div_factor
+        self.rates = first, max_lr, first / final_div_factor
+        self.top, self.last = pct_start * total_steps - 1, total_steps - 1
+        self.is_wave = anneal_strategy == "cos"
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        first, most, final = self.rates
+        up = self._between(first, most, _share(count, self.top))
+        down = self._between(most, final, _share(count - self.top, self.last - self.top))
+        return (count <= self.top).where(up, down) + start * 0
+
+    def _between(self, begin: float, end: float, share: Tensor) -> Tensor:
+        left = _halfway(share) if self.is_wave else 1 - share
+        return left * (begin - end) + end
+
+
+@final
+class ChainedScheduler(Scheduler):
+    """Each scheduler changes the rate that the ones before it give."""
+
+    def __init__(self, schedulers: Sequence[Scheduler]) -> None:
+        self.schedulers = list(schedulers)
+        super().__init__(schedulers[0].optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        for each in self.schedulers:
+            start = each.rate(count, start)
+        return start
+
+
+@final
+class SequentialLR(Scheduler):
+    """One scheduler after the other; each starts to count at its milestone."""
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int]
+    ) -> None:
+        if len(schedulers) != len(milestones) + 1:
+            raise ArgumentError(
+                f"SequentialLR: {len(schedulers)} schedulers and {len(milestones)} milestones. "
+                "Give one milestone for each scheduler but the first."
+            )
+        self.schedulers, self.milestones = list(schedulers), [0, *milestones]
+        super().__init__(optimizer)
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        found = start
+        for each, begin in zip(self.schedulers, self.milestones, strict=True):
+            found = (count >= begin).where(each.rate(count - begin, start), found)
+        return found
+
+
+@final
+class ReduceLROnPlateau:
+    """The rate times `factor` when `step` was told no better value for more than `patience` steps."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ArgumentError(
+                f"ReduceLROnPlateau: mode is {mode!r} and threshold_mode {threshold_mode!r}. "
+                "Give 'min' or 'max', and 'rel' or 'abs'."
+            )
+        self.optimizer, self.factor, self.patience = optimizer, factor, patience
+        self.sign = 1.0 if mode == "min" else -1.0
+        self.relative, self.absolute = (
+            (threshold, 0.0) if threshold_mode == "rel" else (0.0, threshold)
+        )
+        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
+        self.best, self.bad, self.waiting = (
+            _kept(Tensor(value, device=optimizer.device)) for value in (math.inf, 0.0, 0.0)
+        )
+
+    def step(self, metrics: Tensor | float) -> None:
+        """Look at a value; change the learning rate if it has stopped to get better."""
+        Tensor.realize(*self.schedule_step(metrics))
+
+    def schedule_step(self, metrics: Tensor | float) -> list[Tensor]:
+        """The tensors that a step changes, with the new values pending: realize them to step."""
+        value = (
+            metrics.detach().cast(dtypes.float32)
+            if isinstance(metrics, Tensor)
+            else Tensor(metrics)
+        )
+        value = value.reshape(()) * self.sign
+        margin = self.best.abs() * self.relative + self.absolute
+        is_better = (value < self.best - margin) | ((self.best == math.inf) & (value < math.inf))
+        bad = ((self.waiting > 0) | is_better).where(0.0, self.bad + 1)
+        is_due = bad > self.patience
+        rate = self.optimizer.lr
+        lower = (rate * self.factor).maximum(self.min_lr)
+        lower = (is_due & (rate - lower > self.eps)).where(lower, rate)
+        waiting = is_due.where(float(self.cooldown), (self.waiting - 1).maximum(0.0))
+        return [
+            rate.assign(lower),
+            self.best.assign(is_better.where(value, self.best)),
+            self.bad.assign(is_due.where(0.0, bad)),
+            self.waiting.assign(waiting),
+        ]
