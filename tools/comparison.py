@@ -98,7 +98,7 @@ def samples_of(row: Row, count: int, seed: int) -> Iterator[Sample]:
     for number in range(count):
         dtype = row.dtypes[-1] if number == 0 else row.dtypes[(start + number) % len(row.dtypes)]
         edges = row.edges and number % 2 == 1
-        derive = dtype in FLOATS and (row.gradient_edges or not edges)
+        derive = dtype in FLOATS and (not edges or (row.gradient_edges and number % 4 == 1))
         yield Sample(row, (seed, start, number), dtype, edges, derive)
 
 

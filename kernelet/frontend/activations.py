@@ -126,7 +126,7 @@ class Activations(Functions):
         return self.abs().le(lambd).where(0, self)
 
     def threshold(self, threshold: float, value: float) -> Self:
-        """``np.where(x > threshold, x, value)``."""
-        return (self > threshold).where(self, value)
+        """``np.where(x <= threshold, value, x)``."""
+        return self.le(threshold).where(value, self)
 
     swish = silu

@@ -141,8 +141,9 @@ class Elementwise(Primitives):
         return self * self
 
     def lerp(self, end: Self, weight: Self | Scalar) -> Self:
-        """``x + (end - x) * weight``."""
-        return self + (end - self) * weight
+        """``x + (end - x) * weight``, from the nearer end: for weight 1 it is `end` itself."""
+        gap, share = end - self, end._operand(weight)
+        return (share.abs() < 0.5).where(self + gap * share, end - gap * (1 - share))
 
     def addcmul(self, first: Self, second: Self, value: Scalar = 1) -> Self:
         """``x + value * first * second``."""
@@ -309,7 +310,7 @@ class Elementwise(Primitives):
         self, other: Self, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> Self:
         """``np.isclose(x, other, rtol, atol, equal_nan)``."""
-        near = (self - other).abs().le(other.abs() * rtol + atol)
+        near = (self._floating() - other).abs().le(other._floating().abs() * rtol + atol)
         close = (self.isfinite() & other.isfinite() & near) | self.eq(other)
         return close | (self.isnan() & other.isnan()) if equal_nan else close
 

@@ -6,9 +6,9 @@ Out: `Losses`; every method takes `reduction`, which is "mean", "sum" or "none".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Self
 
-from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.activations import Activations
 from kernelet.frontend.primitives import check_choice, show_shape
@@ -23,6 +23,14 @@ class Losses(Reduction, Activations):
 
     __slots__ = ()
 
+    def _loss(
+        self, target: Self, formula: Callable[[Self, Self], Self], reduction: LossReduction
+    ) -> Self:
+        """`formula` of predictions and targets, in at least 32 bits, rounded once at the end."""
+        left, right = self._floating()._matched(target, "loss")
+        each = formula(left._widened(), right._widened())
+        return each._reduced(reduction).cast(left.dtype)
+
     def _reduced(self, reduction: LossReduction) -> Self:
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         if reduction == "none":
@@ -33,12 +41,11 @@ class Losses(Reduction, Activations):
 
     def mse_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
         """``(x - target)**2``."""
-        away = self - target
-        return (away * away)._reduced(reduction)
+        return self._loss(target, lambda x, y: (x - y).square(), reduction)
 
     def l1_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
         """``abs(x - target)``."""
-        return (self - target).abs()._reduced(reduction)
+        return self._loss(target, lambda x, y: (x - y).abs(), reduction)
 
     def smooth_l1_loss(
         self, target: Self, reduction: LossReduction = "mean", beta: float = 1.0
@@ -46,54 +53,69 @@ class Losses(Reduction, Activations):
         """``d**2 / (2 * beta)`` where d = abs(x - target) is below `beta`, else d - beta / 2."""
         if beta == 0:
             return self.l1_loss(target, reduction)
-        return (self._huber(target, beta) / beta)._reduced(reduction)
+        return self._loss(target, lambda x, y: x._huber(y, beta) / beta, reduction)
 
     def huber_loss(
         self, target: Self, reduction: LossReduction = "mean", delta: float = 1.0
     ) -> Self:
         """`delta` times `smooth_l1_loss` with beta = `delta`."""
-        return self._huber(target, delta)._reduced(reduction)
+        return self._loss(target, lambda x, y: x._huber(y, delta), reduction)
 
     def _huber(self, target: Self, delta: float) -> Self:
         away = (self - target).abs()
-        return (away < delta).where(away * away * 0.5, (away - 0.5 * delta) * delta)
+        near = (away < delta).where(away, delta)
+        # near**2 / 2 + delta * (away - near), which has no square of an infinite distance.
+        return near * (away - near * 0.5)
+
+    def hinge_loss(
+        self, target: Self, reduction: LossReduction = "mean", margin: float = 1.0
+    ) -> Self:
+        """``np.maximum(margin - target * x, 0)`` for targets of -1 and 1 (Crammer, Singer 2001)."""
+        return self._loss(target, lambda x, y: (margin - x * y).relu(), reduction)
 
     # ---- probabilities ----
 
     def binary_crossentropy(self, target: Self, reduction: LossReduction = "mean") -> Self:
         """``-(target * log(x) + (1 - target) * log(1 - x))``; a log counts as at least -100."""
-        yes, no = self._bounded_log(), (1 - self)._bounded_log()
-        return (-target * yes - (1 - target) * no)._reduced(reduction)
+        return self._loss(
+            target,
+            lambda x, y: -y * x._bounded_log() - (1 - y) * (1 - x)._bounded_log(),
+            reduction,
+        )
 
     def _bounded_log(self) -> Self:
         # Below exp(-100) the slope is cut off as well, so that 0 gives no infinite gradient.
-        least = 3.720075976020836e-44
-        wide = self._widened()
-        tiny = wide < least
-        return tiny.where(-100.0, tiny.where(1.0, wide).log())
+        tiny = self < 3.720075976020836e-44
+        return tiny.where(-100.0, tiny.where(1.0, self).log())
 
     def binary_crossentropy_logits(
         self, target: Self, reduction: LossReduction = "mean", pos_weight: Self | None = None
     ) -> Self:
         """`binary_crossentropy` of ``sigmoid(x)``, from x itself, without overflow."""
-        tail = (-self).softplus()
-        if pos_weight is not None:
-            tail = tail * (1 + (pos_weight - 1) * target)
-        return ((1 - target) * self + tail)._reduced(reduction)
+
+        def formula(x: Self, y: Self) -> Self:
+            tail = (-x).softplus()
+            tail = tail if pos_weight is None else tail * (1 + (pos_weight - 1) * y)
+            return (1 - y) * x + tail
+
+        return self._loss(target, formula, reduction)
 
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """``target * (log(target) - x)`` for log-probabilities x; 0 where the target is 0.
 
         "batchmean" divides the sum by the first axis.
         """
-        if log_target:
-            each = target.exp() * (target - self)
-        else:
-            some = target > 0
-            each = some.where(target * (some.where(target, 1.0).log() - self), 0.0)
+
+        def formula(x: Self, y: Self) -> Self:
+            if log_target:
+                return y.exp() * (y - x)
+            some = y > 0
+            return some.where(y * (some.where(y, 1.0).log() - x), 0.0)
+
         if reduction == "batchmean":
-            return each.sum() / self._number(self.shape[0], each.dtype)
-        return each._reduced(reduction)  # type: ignore[arg-type]
+            total = self._loss(target, formula, "sum")
+            return total / self._number(self.shape[0], total.dtype)
+        return self._loss(target, formula, reduction)  # type: ignore[arg-type]
 
     # ---- classes ----
 
@@ -116,32 +138,22 @@ class Losses(Reduction, Activations):
                 "Use a number from 0 to 1."
             )
         axis = min(1, self.ndim - 1)
-        if target.dtype.is_float and target.shape == self.shape:
-            return self._probability_loss(target, axis, reduction, label_smoothing, weight)
-        # Of the logarithms only the chosen ones are computed.
         logs = self._widened().log_softmax(axis)
-        each, share = logs._class_losses("cross_entropy", target, weight, ignore_index)
-        if label_smoothing:
-            # Each class of the smoothed target has its own weight.
-            weighted = logs if weight is None else logs * weight._along(axis, self.ndim)
-            spread = target.ne(ignore_index).where(-weighted.mean(axis), 0.0)
-            each = each * (1 - label_smoothing) + spread * label_smoothing
-        return each._averaged(share, reduction).cast(self._floating().dtype)
-
-    def _probability_loss(
-        self,
-        target: Self,
-        axis: int,
-        reduction: LossReduction,
-        smoothing: float,
-        weight: Self | None,
-    ) -> Self:
-        wanted = target * (1 - smoothing)
-        if smoothing:
-            wanted = wanted + smoothing / self._number(self.shape[axis], dtypes.float32)
-        if weight is not None:
-            wanted = wanted * weight._along(axis, self.ndim)
-        return -(wanted * self.log_softmax(axis)).sum(axis)._reduced(reduction)
+        # Each class of a smoothed target has its own weight.
+        weighted = logs if weight is None else logs * weight._along(axis, self.ndim)
+        if target.dtype.is_float and target.shape == self.shape:
+            wanted = target._widened() * (1 - label_smoothing)
+            if label_smoothing:
+                wanted = wanted + label_smoothing / self._number(self.shape[axis], logs.dtype)
+            found = -(wanted * weighted).sum(axis)._reduced(reduction)
+        else:
+            # Of the logarithms only the chosen ones are computed.
+            each, share = logs._class_losses("cross_entropy", target, weight, ignore_index)
+            if label_smoothing:
+                spread = target.ne(ignore_index).where(-weighted.mean(axis), 0.0)
+                each = each * (1 - label_smoothing) + spread * label_smoothing
+            found = each._averaged(share, reduction)
+        return found.cast(self._floating().dtype)
 
     def sparse_categorical_crossentropy(
         self,
@@ -163,8 +175,9 @@ class Losses(Reduction, Activations):
         reduction: LossReduction = "mean",
     ) -> Self:
         """``-x[target]`` for log-probabilities x with the classes along axis 1."""
-        each, share = self._class_losses("nll_loss", target, weight, ignore_index)
-        return each._averaged(share, reduction)
+        wide = self._widened()
+        each, share = wide._class_losses("nll_loss", target, weight, ignore_index)
+        return each._averaged(share, reduction).cast(self._floating().dtype)
 
     def _class_losses(
         self, call: str, target: Self, weight: Self | None, ignore_index: int | None

@@ -1,6 +1,7 @@
 """Arguments for the calls that are compared: shapes, types and edge values, all from one seed.
 
-In:  a generator of random numbers, the element type of the sample, whether edge values come in.
+In:  a generator of random numbers, the element type of the sample, whether edge values come in,
+     and whether special ones (NaN, infinities, the greatest numbers) are among these.
 Out: `Draw`, whose methods make operands, shapes and axes, and `Operand`, an array with a type.
 """
 
@@ -79,10 +80,13 @@ def rounded(values: Array, dtype: str) -> Array:
 class Draw:
     """Draws the arguments of one call."""
 
-    def __init__(self, seed: Sequence[int], dtype: str, edges: bool) -> None:
+    def __init__(
+        self, seed: Sequence[int], dtype: str, edges: bool = False, special: bool = True
+    ) -> None:
         self.random = np.random.default_rng(seed)
         self.dtype = dtype
         self.edges = edges
+        self.special = special
 
     @property
     def is_float(self) -> bool:
@@ -161,7 +165,9 @@ class Draw:
         else:
             values = self.random.uniform(low, high, size)
         if self.edges and dtype is None and self.pick(True, False):
-            values = self._with_edges(np.asarray(values), kind, low, high, extremes)
+            values = self._with_edges(
+                np.asarray(values), kind, low, high, extremes and self.special
+            )
         return Operand(rounded(np.asarray(values), kind), kind)
 
     def _with_edges(
@@ -175,7 +181,7 @@ class Draw:
                 special += [int(limits.min), int(limits.max)]
             values = values.astype(object)
         else:
-            special += [-0.0, math.nan, math.inf, -math.inf]
+            special += [-0.0, *((math.nan, math.inf, -math.inf) if self.special else ())]
             if extremes:
                 special += [GREATEST[kind], -GREATEST[kind], EPSILON[kind]]
         changed = np.array(values, copy=True).reshape(-1)
@@ -184,11 +190,15 @@ class Draw:
         return changed.reshape(values.shape)
 
     def plain(
-        self, shape: tuple[int, ...] | None = None, low: float = -4.0, high: float = 4.0
+        self,
+        shape: tuple[int, ...] | None = None,
+        low: float = -4.0,
+        high: float = 4.0,
+        dtype: str | None = None,
     ) -> Operand:
         """As `tensor`, without edge values."""
         edges, self.edges = self.edges, False
-        made = self.tensor(shape, low, high)
+        made = self.tensor(shape, low, high, dtype)
         self.edges = edges
         return made
 

@@ -47,7 +47,8 @@ def with_number(draw: Draw) -> tuple[Any, ...]:
 
 
 def _with_divisor(draw: Draw) -> tuple[Any, ...]:
-    return draw.tensor(), draw.scalar() or 1
+    number = draw.scalar()
+    return draw.tensor(), number if draw.dtype == "bool" else number or 1
 
 
 def _divided(draw: Draw) -> tuple[Any, ...]:
@@ -79,6 +80,11 @@ def _shifted(draw: Draw) -> tuple[Any, ...]:
 def _three(draw: Draw) -> tuple[Operand, ...]:
     shape = draw.shape()
     return draw.tensor(shape), draw.tensor(draw.broadcast(shape)), draw.tensor(shape)
+
+
+def _between(x: Value, end: Value, weight: Value) -> Value:
+    far = end - (end - x) * (1 - weight)
+    return np.where(np.abs(weight) < 0.5, x + (end - x) * weight, far)
 
 
 def _three_and_value(draw: Draw) -> tuple[Any, ...]:
@@ -133,13 +139,13 @@ ARITHMETIC = (
     Row("neg", one, np.negative, dtypes=NUMBERS),
     Row("__pos__", one, lambda x: x, "positive"),
     Row("reciprocal", one, lambda x: 1 / x),
-    Row("square", one, lambda x: x * x),
-    Row("lerp", _three, lambda x, end, weight: x + (end - x) * weight, dtypes=FLOATS),
+    Row("square", one, lambda x: x * x, dtypes=NUMBERS),
+    Row("lerp", _three, _between, dtypes=FLOATS),
     Row("addcmul", _three_and_value, lambda x, y, z, value: x + value * y * z, dtypes=NUMBERS),
     Row("addcdiv", _three_and_value, lambda x, y, z, value: x + value * y / z, dtypes=FLOATS),
     Row("clamp", _limits, _clamped, dtypes=NUMBERS),
     Row("abs", one, np.abs),
-    Row("sign", one, np.sign, dtypes=NUMBERS),
+    Row("sign", one, np.sign, None, NUMBERS),
     Row("copysign", tensors, np.copysign, dtypes=FLOATS),
     Row("where", _condition, np.where),
     Row("masked_fill", _masked, lambda x, mask, value: np.where(mask, np.array(value, x.dtype), x)),

@@ -51,6 +51,11 @@ def by_torch(name: str, **options: object) -> Reference:
     return lambda x, axis, keep: getattr(torch, name)(x, axis, keepdim=keep, **options)
 
 
+def _of_truth(name: str) -> Reference:
+    # Of uint8 torch gives uint8.
+    return lambda x, axis, keep: getattr(torch, name)(x != 0, axis, keepdim=keep)
+
+
 def _flat_or_along(function: Reference) -> Reference:
     """A reduction of one axis, or of all elements as one; with `keep` each axis stays."""
 
@@ -87,6 +92,10 @@ def _norm(x: Value, p: float, axis: Value, keep: bool) -> Value:
     return np.sum(size**p, axis=axes, keepdims=keep) ** (1 / p)
 
 
+def _norm_by_torch(x: Value, p: float, axis: Value, keep: bool) -> Value:
+    return torch.linalg.vector_norm(x, p, axis, keep)
+
+
 def _norm_arguments(draw: Draw) -> tuple[Any, ...]:
     value, axis, keep = _reduced(draw)
     return value, draw.pick(2.0, 1, 0, 3.0, math.inf, -math.inf), axis, keep
@@ -114,6 +123,12 @@ def _moments(spread: Reference) -> Reference:
 
 def _spread_by_torch(name: str) -> Reference:
     return lambda x, axis, keep, c: getattr(torch, name)(x, axis, correction=c, keepdim=keep)
+
+
+def _moments_by_torch(name: str) -> Reference:
+    # With an infinity among the values torch's moments have NaN for the mean.
+    spread = _spread_by_torch(name)
+    return lambda x, axis, keep, c: (spread(x, axis, keep, c), x.mean(axis, keepdim=keep))
 
 
 def _softmax(x: Value, axis: int) -> Value:
@@ -177,12 +192,23 @@ def _few(draw: Draw) -> tuple[Any, ...]:
     return value, draw.integer(0 if value.ndim else 1, count), axis, draw.pick(True, False)
 
 
-def _topk(x: Value, k: int, axis: int, largest: bool) -> tuple[Value, Value]:
-    values, order = _sort(x, axis, largest)
-    if not x.ndim:
-        return values, order
-    few = np.arange(k)
-    return np.take(values, few, axis), np.take(order, few, axis)
+def _topk(x: Value, k: int, axis: int, largest: bool) -> Value:
+    values = _sort(x, axis, largest)[0]
+    return np.take(values, np.arange(k), axis) if x.ndim else values
+
+
+def _topk_of_ours(x: Value, k: int, axis: int, largest: bool) -> Value:
+    # Which of equals is first is not defined in torch: the places are used instead.
+    values, places = x.topk(k, axis, largest)
+    return values, x.gather(axis, places) if x.ndim else x
+
+
+def _twice(function: Reference) -> Reference:
+    return lambda *given: (function(*given), function(*given))
+
+
+def _topk_by_torch(x: Value, k: int, axis: int, largest: bool) -> Value:
+    return torch.topk(x, k, axis, largest)[0]
 
 
 def _middle(x: Value, axis: int) -> Value:
@@ -210,16 +236,16 @@ ROWS = (
     Row("mean", _reduced, _mean, by_torch("mean")),
     Row("max", _reduced, over(np.max), by_torch("amax")),
     Row("min", _reduced, over(np.min), by_torch("amin")),
-    Row("any", _reduced, over(np.any), by_torch("any")),
-    Row("all", _reduced, over(np.all), by_torch("all")),
+    Row("any", _reduced, over(np.any), _of_truth("any")),
+    Row("all", _reduced, over(np.all), _of_truth("all")),
     Row("count_nonzero", _reduced, over(np.count_nonzero), None),
     Row("argmax", _one_axis, _flat_or_along(np.argmax), by_torch("argmax")),
     Row("argmin", _one_axis, _flat_or_along(np.argmin), by_torch("argmin")),
     Row("var", _spread, _variance, _spread_by_torch("var"), FLOATS),
     Row("std", _spread, _deviation, _spread_by_torch("std"), FLOATS),
-    Row("var_mean", _spread, _moments(_variance), _spread_by_torch("var_mean"), FLOATS),
-    Row("std_mean", _spread, _moments(_deviation), _spread_by_torch("std_mean"), FLOATS),
-    Row("norm", _norm_arguments, _norm, lambda x, p, a, k: torch.linalg.vector_norm(x, p, a, k)),
+    Row("var_mean", _spread, _moments(_variance), _moments_by_torch("var"), FLOATS),
+    Row("std_mean", _spread, _moments(_deviation), _moments_by_torch("std"), FLOATS),
+    Row("norm", _norm_arguments, _norm, _norm_by_torch, FLOATS),
     Row("normalize", lambda d: (d.tensor(extremes=False), 2.0, -1), _normalized, dtypes=FLOATS),
     Row("logsumexp", _reduced, over(log_sum), by_torch("logsumexp"), FLOATS),
     Row("softmax", _along_axes, _softmax, dtypes=FLOATS),
@@ -232,7 +258,14 @@ ROWS = (
     Row("logcumsumexp", _along, _running(np.logaddexp.accumulate), dtypes=FLOATS),
     Row("argsort", _order, _argsort, lambda x, a, d: _sort_by_torch(x, a, d)[1]),
     Row("sort", _order, _sort, _sort_by_torch),
-    Row("topk", _few, _topk),
+    Row(
+        "topk",
+        _few,
+        _twice(_topk),
+        _twice(_topk_by_torch),
+        gradient_edges=False,
+        call=_topk_of_ours,
+    ),
     Row("median", _one_axis, _flat_or_along(_middle), None),
     Row("quantile", _share, _quantile, _torch_quantile, FLOATS),
 )

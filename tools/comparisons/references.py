@@ -49,6 +49,11 @@ class Call:
         """The operands that derivatives are taken of."""
         return [each for each in self.operands() if each.dtype in FLOATS and each.has_gradient]
 
+    def is_widened(self, operand: Operand) -> bool:
+        """Whether the exact result is computed from this operand in float64: indices stay."""
+        floats = any(each.dtype in FLOATS for each in self.operands())
+        return operand.dtype in FLOATS if floats else operand.dtype != "bool"
+
     def converted(self, change: Callable[[Operand], object]) -> tuple[Any, dict[str, Any]]:
         """The arguments with something else in place of each operand."""
 
@@ -88,7 +93,7 @@ def from_numpy(formula: Reference, call: Call, exact: bool, derive: bool) -> Res
 def _evaluated(formula: Reference, call: Call, exact: bool, instead: dict[int, Array]) -> list[Any]:
     def array(operand: Operand) -> Array:
         values = instead.get(id(operand), operand.values)
-        return values.astype(np.float64) if exact and operand.dtype != "bool" else values
+        return values.astype(np.float64) if exact and call.is_widened(operand) else values
 
     positional, named = call.converted(array)
     return listed(formula(*positional, **named))
@@ -119,8 +124,9 @@ def from_torch(function: Reference, call: Call, exact: bool, derive: bool) -> Re
 
     def tensor(operand: Operand) -> object:
         given = torch.tensor(operand.values).to(getattr(torch, operand.dtype))
-        given = given.to(torch.float64) if exact and operand.dtype != "bool" else given
-        made[id(operand)] = given.requires_grad_(derive and given.is_floating_point())
+        given = given.to(torch.float64) if exact and call.is_widened(operand) else given
+        differs = derive and operand.has_gradient and given.is_floating_point()
+        made[id(operand)] = given.requires_grad_(differs)
         return given
 
     try:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tools.comparisons import elementwise, reductions
+from tools.comparisons import activations, creation, elementwise, handle, losses, reductions
 
-ROWS = (*elementwise.ROWS, *reductions.ROWS)
+TOPICS = {
+    "handle": handle.ROWS,
+    "creation": creation.ROWS,
+    "elementwise": elementwise.ROWS,
+    "activations": activations.ROWS,
+    "reductions": reductions.ROWS,
+    "losses": losses.ROWS,
+}
+ROWS = tuple(row for rows in TOPICS.values() for row in rows)
