@@ -220,7 +220,7 @@ class Interchange(Indexing):
 
     def __array_namespace__(self, api_version: str | None = None) -> ModuleType:
         # A client of ours, which is loaded when somebody asks for it.
-        return importlib.import_module("kernelet.array_api")
+        return importlib.import_module("kernelet.array_api.namespace")
 
 
 class _Peer:

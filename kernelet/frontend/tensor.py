@@ -242,6 +242,10 @@ class Tensor(
             return self
         return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
 
+    def to_device(self, device: DeviceLike, /, *, stream: object = None) -> Self:
+        """The same as `to`, under the name of the array API."""
+        return self.to(device)
+
     def to_(self, device: DeviceLike) -> Self:
         """Move this tensor to another device, or to several."""
         self.uop = self.to(device).uop
