@@ -8,6 +8,7 @@ Where a textbook formula loses digits near zero, a short series takes its place 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Self
@@ -21,20 +22,28 @@ from kernelet.graph.ops import Op
 _LOG_2 = math.log(2.0)
 _UNROLLED_POWER = 64
 
-# exp(x * x) * (1 - erf(x)) / t as a polynomial in t = 1 / (1 + x / 2), by Chebyshev interpolation
-# over x >= 0.9; the error of erf is 4e-10.
-_ERROR_TAIL = (
-    0.2820947931426172,
-    0.2820943917417865,
-    0.24685283109576472,
-    0.17591472409006365,
-    0.08781969467973574,
-    -0.02901659455002506,
-    0.03460465619457441,
-    -0.2609065397574333,
-    0.2612763886563635,
-    -0.08095915214902644,
-)
+
+def _scaled_tail(x: float) -> float:
+    """``exp(x * x) * erfc(x)`` for x >= 0; by its continued fraction where erfc is small."""
+    if x < 4:
+        return math.exp(x * x) * math.erfc(x)
+    below = x
+    for step in range(60, 0, -1):
+        below = x + step / 2 / below
+    return 1 / (math.sqrt(math.pi) * below)
+
+
+@functools.cache
+def _tail_coefficients(count: int) -> tuple[float, ...]:
+    """`_scaled_tail` / t in Chebyshev polynomials of 2 t - 1, where t = 2 / (2 + x)."""
+    angles = [math.pi * (place + 0.5) / count for place in range(count)]
+    shares = [(math.cos(angle) + 1) / 2 for angle in angles]
+    values = [_scaled_tail(2 / share - 2) / share for share in shares]
+    sums = [
+        sum(value * math.cos(order * angle) for value, angle in zip(values, angles, strict=True))
+        for order in range(count)
+    ]
+    return (sums[0] / count, *(total * 2 / count for total in sums[1:]))
 
 
 class Functions(Elementwise):
@@ -306,14 +315,34 @@ class Functions(Elementwise):
     def erf(self) -> Self:
         """The error function; ``scipy.special.erf(x)``."""
         value = self._floating()
-        scale = 2 / math.sqrt(math.pi)
-        terms = [scale * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(12)]
-        near = value * value.square()._polynomial(terms)
-        size = value.abs()
+        size, far = value.abs(), 1 - value.abs()._tail()
+        far = (value < 0).where(-far, far)
+        return (size < 0.9).where(value._near_erf(), far)._known_as("erf", value)
+
+    def erfc(self) -> Self:
+        """``1 - erf(x)`` without loss where that is small; ``scipy.special.erfc(x)``."""
+        value = self._floating()
+        size, far = value.abs(), value.abs()._tail()
+        far = (value < 0).where(2 - far, far)
+        result = (size < 0.9).where(1 - value._near_erf(), far)
+        return result._known_as("identity", 1 - value.erf())
+
+    def _near_erf(self) -> Self:
+        """The series of the error function, for numbers below 0.9."""
+        count, scale = (18 if self.dtype is dtypes.float64 else 12), 2 / math.sqrt(math.pi)
+        terms = [scale * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(count)]
+        return self * self.square()._polynomial(terms)
+
+    def _tail(self) -> Self:
+        """``erfc(x)`` for x >= 0, a sum of Chebyshev polynomials by Clenshaw's rule."""
         # As a product it is divided once; times a reciprocal would be a quotient in every term.
-        t = (size + 2).reciprocal() * 2
-        far = 1 - (-size.square()).exp() * t * t._polynomial(_ERROR_TAIL)
-        return (size < 0.9).where(near, (value < 0).where(-far, far))._known_as("erf", value)
+        t = (self + 2).reciprocal() * 2
+        turned = t * 4 - 2
+        first, *rest = _tail_coefficients(30 if self.dtype is dtypes.float64 else 12)
+        total = before = self._constant(0)
+        for coefficient in reversed(rest):
+            total, before = turned * total - before + coefficient, total
+        return (-self.square()).exp() * t * (turned * 0.5 * total - before + first)
 
     # ---- names that PyTorch users know too ----
 

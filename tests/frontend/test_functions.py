@@ -49,8 +49,15 @@ def test_functions_are_those_of_numpy(name: str, dtype: type, rtol: float) -> No
 
 def test_erf_is_that_of_math() -> None:
     x = np.linspace(-6, 6, 101)
-    close(Tensor(x).erf(), [math.erf(value) for value in x], 1e-9)
+    close(Tensor(x).erf(), [math.erf(value) for value in x], 1e-15)
     assert Tensor([inf, -inf]).erf().tolist() == [1.0, -1.0]
+
+
+def test_erfc_keeps_its_digits_where_it_is_small() -> None:
+    x = np.linspace(-6, 26, 101)
+    want = np.array([math.erfc(value) for value in x])
+    assert np.abs(Tensor(x).erfc().numpy() / want - 1).max() < 1e-13
+    assert Tensor([inf, -inf]).erfc().tolist() == [0.0, 2.0]
 
 
 def test_functions_of_integers_are_float32() -> None:

@@ -125,6 +125,7 @@ ROWS = (
         FLOATING,
     ),
     Row("quick_gelu", one, _quick_gelu, _quick_gelu_of_torch, FLOATS),
+    Row("erfc", one, np.vectorize(math.erfc, otypes=[float]), dtypes=FLOATS),
     Row("gelu", _gelu_arguments, _gelu, _gelu_of_torch, FLOATS),
     Row("softplus", with_numbers((2.0,), (0.5,)), softplus, _softplus_of_torch, FLOATS),
     Row("elu", with_numbers((0.7,)), _elu, dtypes=FLOATS),
