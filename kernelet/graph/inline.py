@@ -9,7 +9,6 @@ Movement ops turn into index arithmetic, padding into gates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
@@ -26,21 +25,10 @@ from kernelet.graph.division import (
     maximum_index,
     substitute_index,
 )
-from kernelet.graph.movement import movement_index
+from kernelet.graph.movement import Index, Place, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
-
-Index = tuple[UOp, ...]
-
-
-class Place(NamedTuple):
-    """A node at an index, read only where the gate holds."""
-
-    node: UOp
-    index: Index  # type: ignore[assignment]  # takes the place of tuple.index
-    gate: UOp
-
 
 ReadStage = Callable[[Place], UOp | Place | None]
 

@@ -22,14 +22,11 @@ from kernelet.graph.division import (
     less_index,
     normalize_index,
     scale_index,
-    subtract_index,
 )
 from kernelet.graph.fold import constant_value, fold
-from kernelet.graph.movement import movement_index
+from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-
-Index = tuple[UOp, ...]
 
 
 class Known(NamedTuple):
@@ -135,6 +132,13 @@ def implying(condition: UOp, index: Index, wanted: bool) -> list[UOp]:
     return []
 
 
+def deciding(condition: UOp, index: Index, wanted: bool) -> UOp | None:
+    """The comparison of indices that holds just where a condition is as wanted."""
+    gates, others = (implying(condition, index, truth) for truth in (wanted, not wanted))
+    # Of several comparisons each is enough, and none is needed.
+    return gates[0] if len(gates) == len(others) == 1 else None
+
+
 def index_value(node: UOp, index: Index) -> UOp | None:
     """A whole number that is computed from the index alone, as an index; None for any other."""
     if not node.dtype.is_integer:
@@ -142,39 +146,33 @@ def index_value(node: UOp, index: Index) -> UOp | None:
     if node.op in MOVEMENT:
         moved, inside = movement_index(node, index)
         return index_value(node.src[0], moved) if inside is TRUE else None
-    if node.op is Op.ARANGE:
-        return index[0]
-    if node.op is Op.CONST:
-        return index_const(int(node.arg))
     if node.op is Op.VARIABLE:
         return normalize_index(node) if node.dtype is dtypes.index else None
     sources = [index_value(source, index) for source in node.src]
-    found = [source for source in sources if source is not None]
-    if len(found) < len(sources) or not sources:
+    value = _arithmetic(node, index, [source for source in sources if source is not None])
+    if value is None or None in sources:
         return None
-    value = _arithmetic(node.op, found)
     # A number that may leave its dtype wraps.
-    fits = (
-        value is not None
-        and node.dtype.min <= value.bounds.min <= value.bounds.max <= node.dtype.max
-    )
-    return value if fits else None
+    low, high = value.bounds
+    return value if node.dtype.min <= low and high <= node.dtype.max else None
 
 
-def _arithmetic(op: Op, sources: list[UOp]) -> UOp | None:
-    if op is Op.CAST:
-        return sources[0]
-    if op is Op.NEG:
-        return scale_index(sources[0], -1)
-    if op is Op.ADD:
-        return add_index(*sources)
-    if op is Op.SUB:
-        return subtract_index(*sources)
-    if op is Op.MUL:
-        left, right = sources
-        if left.op is Op.CONST:
+def _arithmetic(node: UOp, index: Index, sources: list[UOp]) -> UOp | None:
+    match node.op, sources:
+        case Op.ARANGE, []:
+            return index[0]
+        case Op.CONST, []:
+            return index_const(int(node.arg))
+        case Op.CAST, [value]:
+            return value
+        case Op.NEG, [value]:
+            return scale_index(value, -1)
+        case Op.ADD, [left, right]:
+            return add_index(left, right)
+        case Op.MUL, [left, right] if right.op is Op.CONST:
+            return scale_index(left, right.arg)
+        case Op.MUL, [left, right] if left.op is Op.CONST:
             return scale_index(right, left.arg)
-        return scale_index(left, right.arg) if right.op is Op.CONST else None
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from kernelet.base.errors import ShapeError
@@ -27,11 +28,11 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.ops import Op
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import split_view
+from kernelet.graph.walk import reachable, split_view
 
-Indices = tuple[UOp, ...]
+Index = tuple[UOp, ...]
 
 
 # ---- sizes: numbers where they are known, index expressions where not ----
@@ -208,10 +209,41 @@ def _last(products: list[tuple[int, Dim]]) -> Dim:
     return products[-1][1] if products else 1
 
 
+# ---- what is below ----
+
+
+class Place(NamedTuple):
+    """A node at an index, read only where the gate holds."""
+
+    node: UOp
+    index: Index  # type: ignore[assignment]  # takes the place of tuple.index
+    gate: UOp
+
+
+def places_below(node: UOp, index: Index, most: int) -> list[Place] | None:
+    """What the value at an index is computed from, through arithmetic and movement.
+
+    None where more than `most` places are on the way.
+    """
+    passed = ELEMENTWISE | MOVEMENT
+
+    def sources(place: Place) -> list[Place]:
+        node, index, gate = place
+        if node.op in MOVEMENT:
+            index, inside = movement_index(node, index)
+            gate = and_gates(gate, inside)
+        return [Place(source, index, gate) for source in node.src if node.op in passed]
+
+    places = list(islice(reachable([Place(node, index, TRUE)], sources), most + 1))
+    if len(places) > most:
+        return None
+    return [place for place in places if place.node.op not in passed]
+
+
 # ---- one movement op ----
 
 
-def movement_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def movement_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     """The index into the source of a movement node that `index` into its result reads.
 
     The gate is false where the result is padding; there the index may be out of range.
@@ -219,7 +251,7 @@ def movement_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
     return _MOVES[node.op](node, index)
 
 
-def _reshape_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _reshape_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     old = node.src[0].shape
     result = [ZERO] * len(old)
     for old_axes, new_axes, old_shape, new_shape in reshape_groups(old, node.arg):
@@ -232,19 +264,19 @@ def _reshape_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
     return tuple(result), TRUE
 
 
-def _permute_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _permute_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     result = list(index)
     for axis, source_axis in enumerate(node.arg):
         result[source_axis] = index[axis]
     return tuple(result), TRUE
 
 
-def _expand_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _expand_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     sizes = zip(node.src[0].shape, index, strict=True)
     return tuple(ZERO if old == 1 else part for old, part in sizes), TRUE
 
 
-def _pad_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _pad_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     result, gates = [], []
     for dim, part, (before, after) in zip(node.src[0].shape, index, node.arg, strict=True):
         if before == after == 0:
@@ -256,12 +288,12 @@ def _pad_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
     return tuple(result), and_gates(*gates)
 
 
-def _shrink_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _shrink_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     begins = zip(index, node.arg, strict=True)
     return tuple(add_index(part, index_of(begin)) for part, (begin, _) in begins), TRUE
 
 
-def _flip_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
+def _flip_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     result = list(index)
     for axis in node.arg:
         last = index_of(add_dims(node.src[0].shape[axis], -1))
@@ -269,7 +301,7 @@ def _flip_index(node: UOp, index: Indices) -> tuple[Indices, UOp]:
     return tuple(result), TRUE
 
 
-_MOVES: dict[Op, Callable[[UOp, Indices], tuple[Indices, UOp]]] = {
+_MOVES: dict[Op, Callable[[UOp, Index], tuple[Index, UOp]]] = {
     Op.RESHAPE: _reshape_index,
     Op.PERMUTE: _permute_index,
     Op.EXPAND: _expand_index,

@@ -10,17 +10,18 @@ the place. So no work is repeated and the box is smallest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kernelet.graph.division import ZERO, add_index, index_const, sum_of, terms_of
+from kernelet.base.dtype import dtypes
+from kernelet.graph.division import ZERO, add_index, index_const, index_of, sum_of, terms_of
 from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
-from kernelet.graph.uop import UOp
+from kernelet.graph.uop import RangeArg, UOp
 
 Chain = tuple[UOp, ...]
-Index = tuple[UOp, ...]
 TILE_KINDS = frozenset({"unroll", "vector"})
 
 
@@ -43,6 +44,14 @@ class Box(NamedTuple):
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.sizes)
+
+
+def loops_over(shape: Shape, numbers: Iterable[int] = range(64)) -> Index:
+    """A loop variable for each axis, 0 for axes of one element; numbered from 0 by default."""
+    return tuple(
+        ZERO if dim == 1 else UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(n, "loop"))
+        for dim, n in zip(shape, numbers, strict=False)
+    )
 
 
 def ranges_in(index: UOp) -> frozenset[UOp]:

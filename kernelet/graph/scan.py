@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.dtype import DType, Scalar
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, scale_index, terms_of
 from kernelet.graph.fold import constant_value
 from kernelet.graph.infer import Shape
-from kernelet.graph.inline import Inliner, Place
-from kernelet.graph.movement import movement_index
-from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, OP_TABLE, Op
-from kernelet.graph.placement import Index, ranges_in
-from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.masks import deciding
+from kernelet.graph.movement import Index, places_below
+from kernelet.graph.ops import OP_TABLE, Op
+from kernelet.graph.placement import loops_over, ranges_in
+from kernelet.graph.uop import UOp
 
-_CONDITION = MOVEMENT | {Op.ARANGE, Op.CONST, Op.ADD, Op.MUL, Op.NEG, Op.CAST, Op.CMPLT, Op.CMPNE}
 _MOST_NODES = 64
 _MOST_PLACES = 1000
 
@@ -74,69 +73,25 @@ def _find(node: UOp) -> Scan | None:
         value, other = other, value
     if constant_value(other) != identity or choice.shape[over] == 1:
         return None
-    nodes = condition.toposort()
-    if len(nodes) > _MOST_NODES or any(n.op not in _CONDITION for n in nodes):
+    if len(condition.toposort()) > _MOST_NODES:
         return None
-    index = _ranges(choice.shape)
-    margin = _margin(Inliner(lambda place: None).expression(condition, index), negated)
-    if margin is None:
+    index = loops_over(choice.shape)
+    gate = deciding(condition, index, not negated)
+    if gate is None or gate.op is not Op.CMPLT:
         return None
-    constant, coefficients = terms_of(margin)
+    _, coefficients = terms_of(gate.src[0])
     axes = {atom: axis for axis, atom in enumerate(index) if atom in coefficients}
     others = [axis for axis in axes.values() if axis != over]
     if len(axes) != 2 or len(coefficients) != 2 or len(others) != 1:
         return None
     (axis,) = others
-    near, far = coefficients[index[over]], coefficients[index[axis]]
+    near, far = -coefficients[index[over]], -coefficients[index[axis]]
     if abs(near) != 1 or abs(far) != 1 or _moves_with(value, index, index[axis]):
         return None
-    # near * r + far * i + constant >= 1: up to a first or last r, which moves with i by one.
-    found = Scan(axis, over, value, -near * (constant - 1), -near * far, far < 0)
+    # near * r + far * i + limit > 0: up to a first or last r, which moves with i by one.
+    limit = gate.src[1].arg
+    found = Scan(axis, over, value, -near * (limit - 1), -near * far, far < 0)
     return found if _starts_with_one(found, choice.shape, near) else None
-
-
-def _ranges(shape: Shape) -> Index:
-    return tuple(
-        ZERO if dim == 1 else UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(axis, "loop"))
-        for axis, dim in enumerate(shape)
-    )
-
-
-def _margin(condition: UOp, negated: bool) -> UOp | None:
-    """An index that is at least 1 where the condition holds and at most 0 where not."""
-    while condition.op is Op.CMPNE and condition.src[1].op is Op.CONST and condition.src[1].arg:
-        condition, negated = condition.src[0], not negated
-    if condition.op is not Op.CMPLT or not condition.src[0].dtype.is_integer:
-        return None
-    low, high = (_as_index(source) for source in condition.src)
-    if low is None or high is None:
-        return None
-    margin = add_index(high, scale_index(low, -1))
-    return add_index(index_const(1), scale_index(margin, -1)) if negated else margin
-
-
-def _as_index(node: UOp) -> UOp | None:
-    """An integer expression as an index; None where it is another or may wrap."""
-    if node.dtype is dtypes.index:
-        return node
-    if node.op is Op.CONST:
-        return index_const(int(node.arg))
-    parts = [_as_index(source) for source in node.src]
-    whole = [part for part in parts if part is not None]
-    if len(whole) < len(parts) or not node.dtype.is_integer:
-        return None
-    if node.op is Op.CAST:
-        found = whole[0]
-    elif node.op is Op.NEG:
-        found = scale_index(whole[0], -1)
-    elif node.op is Op.ADD:
-        found = add_index(*whole)
-    elif node.op is Op.MUL and whole[1].op is Op.CONST:
-        found = scale_index(whole[0], whole[1].arg)
-    else:
-        return None
-    low, high = found.bounds
-    return found if node.dtype.min <= low and high <= node.dtype.max else None
 
 
 def _starts_with_one(scan: Scan, shape: Shape, near: int) -> bool:
@@ -151,23 +106,7 @@ def _starts_with_one(scan: Scan, shape: Shape, near: int) -> bool:
 
 def _moves_with(value: UOp, index: Index, variable: UOp) -> bool:
     """Whether a value may differ from result to result."""
-    stack = [Place(value, index, index[0])]
-    seen: set[Place] = set()
-    while stack:
-        place = stack.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        node, at, _ = place
-        if len(seen) > _MOST_PLACES:
-            return True
-        if node.op in ELEMENTWISE:
-            stack += [Place(source, at, place.gate) for source in node.src]
-        elif node.op in MOVEMENT:
-            moved, inside = movement_index(node, at)
-            if variable in ranges_in(inside):
-                return True
-            stack.append(Place(node.src[0], moved, place.gate))
-        elif any(variable in ranges_in(part) for part in at):
-            return True
-    return False
+    places = places_below(value, index, _MOST_PLACES)
+    return places is None or any(
+        variable in ranges_in(part) for place in places for part in (*place.index, place.gate)
+    )

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import TypeVar
 
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
+Node = TypeVar("Node")  # a UOp, or a UOp with what is known of the way to it
 VIEWS = MOVEMENT | {Op.DETACH}
 _SIZED = frozenset({Op.ARANGE, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
 
 
 def reachable(
-    roots: Iterable[UOp], below: Callable[[UOp], Iterable[UOp]] = attrgetter("src")
-) -> Iterator[UOp]:
+    roots: Iterable[Node], below: Callable[[Node], Iterable[Node]] = attrgetter("src")
+) -> Iterator[Node]:
     """The nodes that one comes to from `roots`, each once; `below` says where to go on from one."""
-    seen: set[UOp] = set()
+    seen: set[Node] = set()
     stack = list(roots)
     while stack:
         node = stack.pop()

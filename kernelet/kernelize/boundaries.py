@@ -10,18 +10,17 @@ or leave nothing to share out to threads; the methods of `_Boundaries` name the 
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
-from kernelet.graph.infer import Shape
-from kernelet.graph.movement import movement_index
+from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import Box, Chain, Index, Reading, place_value, ranges_in
+from kernelet.graph.placement import Box, Chain, Reading, loops_over, place_value, ranges_in
 from kernelet.graph.reuse import elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
 from kernelet.graph.scan import scan_of
-from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory
 
@@ -86,7 +85,7 @@ class _Boundaries:
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.ending: dict[UOp, UOp] = {}  # kernel -> the contraction that it is about
         self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
-        self.counts = 0
+        self.counts = itertools.count()
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
         self.chained: dict[
@@ -126,17 +125,6 @@ class _Boundaries:
 
     # ---- walking from readers to what they read ----
 
-    def _ranges(self, shape: Shape) -> Index:
-        index = []
-        for dim in shape:
-            if dim == 1:
-                index.append(ZERO)
-                continue
-            self.counts += 1
-            arg = RangeArg(self.counts, "loop")
-            index.append(UOp(Op.RANGE, dtypes.index, (index_of(dim),), arg))
-        return tuple(index)
-
     def _visit(self, node: UOp) -> None:
         if node.op in (Op.SINK, Op.AFTER, Op.PARAM, Op.COPY):
             return
@@ -154,7 +142,7 @@ class _Boundaries:
 
     def _open(self, kernel: UOp, value: UOp) -> None:
         """Start a kernel that computes `value`."""
-        index = self._ranges(value.shape)
+        index = loops_over(value.shape, self.counts)
         self.outputs[kernel] = tuple(part for part in index if part is not ZERO)
         self.fused[kernel] = []
         if value is kernel:
@@ -200,14 +188,14 @@ class _Boundaries:
                 found.setdefault(moved, chain)
             elif node.op is Op.REDUCE:
                 shape, axes = source.shape, node.arg.axes
-                opened = self._ranges(tuple(shape[axis] for axis in axes))
+                opened = loops_over(tuple(shape[axis] for axis in axes), self.counts)
                 inner = dict(zip(axes, opened, strict=True))
                 moved = tuple(inner.get(axis, part) for axis, part in enumerate(index))
                 loops = tuple(part for part in opened if part is not ZERO)
                 found.setdefault(moved, (*chain, *loops))
             elif node.op is Op.GATHER and source is node.src[0]:
                 # Which element is read is known only when the kernel runs.
-                (anywhere,) = self._ranges((source.shape[node.arg],))
+                (anywhere,) = loops_over((source.shape[node.arg],), self.counts)
                 moved = (*index[: node.arg], anywhere, *index[node.arg + 1 :])
                 found.setdefault(moved, chain)
             else:

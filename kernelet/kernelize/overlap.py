@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, index_of
-from kernelet.graph.infer import Shape
+from kernelet.graph.division import ZERO
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.uop import RangeArg, UOp
+from kernelet.graph.placement import loops_over
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import rebuild
 from kernelet.kernelize.normalize import is_memory, storage_of
 
@@ -66,16 +65,7 @@ def reads_own_result(value: UOp, target: UOp) -> bool:
     """
     storage = storage_of(target)
     numbers = itertools.count()
-
-    def opened(shape: Shape) -> tuple[UOp, ...]:
-        return tuple(
-            UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(next(numbers), "loop"))
-            if dim != 1
-            else ZERO
-            for dim in shape
-        )
-
-    own = opened(value.shape)
+    own = loops_over(value.shape, numbers)
     long = [at for at in own if at is not ZERO]
     stack = [(value, own)]
     seen = set(stack)
@@ -89,7 +79,7 @@ def reads_own_result(value: UOp, target: UOp) -> bool:
                 return False
             continue
         if node.op is Op.REDUCE:
-            inner = opened(node.src[0].shape)
+            inner = loops_over(node.src[0].shape, numbers)
             axes = node.arg.axes
             index = tuple(inner[n] if n in axes else part for n, part in enumerate(index))
         elif node.op in MOVEMENT:

@@ -12,9 +12,9 @@ import math
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, add_index, index_const, scale_index, terms_of
 from kernelet.graph.infer import Shape
-from kernelet.graph.movement import all_numbers, movement_index, row_major_strides
+from kernelet.graph.movement import Index, all_numbers, places_below, row_major_strides
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import Index, ranges_in
+from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import is_contraction, numel
 from kernelet.graph.uop import RangeArg, ReduceArg, UOp
 
@@ -76,31 +76,15 @@ def _is_one_loop(source: UOp, axis: int) -> bool:
         if isinstance(dim, int)
     )
     pair = {index[axis - 1], index[axis]}
-    stack: list[tuple[UOp, Index]] = [(source, index)]
-    seen = set(stack)
-    while stack:
-        node, at = stack.pop()
-        if node.op in ELEMENTWISE:
-            below = [(part, at) for part in node.src]
-        elif node.op in MOVEMENT:
-            moved, inside = movement_index(node, at)
-            if not pair.isdisjoint(ranges_in(inside)):
-                return False
-            below = [(node.src[0], moved)]
-        else:
-            coefficients = _offset(node.shape, at)
-            far, near = (
-                coefficients.get(variable, 0) for variable in (index[axis - 1], index[axis])
-            )
-            mixed = any(not pair.isdisjoint(ranges_in(a)) for a in coefficients if a not in pair)
-            if node.op is Op.GATHER or mixed or far != near * size:
-                return False
-            continue
-        stack += [place for place in below if place not in seen]
-        seen.update(below)
-        if len(seen) > _MOST_PLACES:
+    places = places_below(source, index, _MOST_PLACES)
+    for node, at, gate in places or ():
+        coefficients = _offset(node.shape, at)
+        far, near = (coefficients.get(variable, 0) for variable in (index[axis - 1], index[axis]))
+        atoms = [gate, *(atom for atom in coefficients if atom not in pair)]
+        mixed = any(not pair.isdisjoint(ranges_in(atom)) for atom in atoms)
+        if node.op is Op.GATHER or mixed or far != near * size:
             return False
-    return True
+    return places is not None
 
 
 def _offset(shape: Shape, index: Index) -> dict[UOp, int]:

@@ -9,14 +9,12 @@ the sum of the negatives is the negative of that
 
 from __future__ import annotations
 
-from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, index_const
 from kernelet.graph.fold import constant_value
-from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.infer import max_dim
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
-from kernelet.graph.placement import ranges_in
-from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from kernelet.graph.placement import loops_over, ranges_in
+from kernelet.graph.uop import ReduceArg, UOp
 from kernelet.graph.walk import split_view
 
 
@@ -34,7 +32,7 @@ def search_is_gather(node: UOp) -> UOp | None:
     steps, compare = split_view(condition)
     if compare.op is not Op.CMPNE:
         return None
-    index = _ranges(choice.shape)
+    index = loops_over(choice.shape)
     for step in steps:
         if step.op is Op.PAD:
             return None
@@ -55,20 +53,6 @@ def search_is_gather(node: UOp) -> UOp | None:
             else found
         )
     return None
-
-
-def _ranges(shape: Shape) -> tuple[UOp, ...]:
-    return tuple(
-        ZERO
-        if dim == 1
-        else UOp(
-            Op.RANGE,
-            dtypes.index,
-            (index_const(dim) if isinstance(dim, int) else dim,),
-            RangeArg(axis, "loop"),
-        )
-        for axis, dim in enumerate(shape)
-    )
 
 
 def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...]) -> int | None:

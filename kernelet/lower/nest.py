@@ -24,7 +24,7 @@ from kernelet.graph.division import (
 )
 from kernelet.graph.extremes import last_live
 from kernelet.graph.infer import Dim
-from kernelet.graph.inline import Index
+from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain
 from kernelet.graph.scan import identity_of

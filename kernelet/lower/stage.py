@@ -36,9 +36,9 @@ from kernelet.graph.division import (
 )
 from kernelet.graph.extremes import extreme
 from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.inline import Index, Inliner, Place
+from kernelet.graph.inline import Inliner
 from kernelet.graph.masks import Masks
-from kernelet.graph.movement import movement_index, product_of, unflatten_index
+from kernelet.graph.movement import Index, Place, movement_index, product_of, unflatten_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import (
     TILE_KINDS,

@@ -7,7 +7,8 @@ import pytest
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph.division import TRUE, ZERO, add_index, bounds_gate, index_const, less_index
-from kernelet.graph.inline import Inliner, Place, load, refine_under_gate
+from kernelet.graph.inline import Inliner, load, refine_under_gate
+from kernelet.graph.movement import Place
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, RangeArg, ReduceArg, UOp
 

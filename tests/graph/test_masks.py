@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.masks import Masks, implying, index_value, may_mask
+from kernelet.graph.masks import Masks, deciding, implying, index_value, may_mask
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show_expression
 from kernelet.graph.uop import UOp
@@ -97,3 +97,21 @@ def test_only_values_chosen_by_their_place_may_be_masked() -> None:
     assert may_mask(MASKED)
     assert not may_mask(X.alu(Op.CMPLT, number(0.0)).where(X, number(0.0)))
     assert not may_mask(positions(0))
+
+
+def test_counters_that_wrap_are_no_indices() -> None:
+    count = UOp(Op.ARANGE, dtypes.uint8, (), (300,))
+    assert index_value(count, (loop(0, 300),)) is None
+    assert index_value(count.replace(dtype=dtypes.uint16), (loop(0, 300),)) is not None
+
+
+def test_one_comparison_decides_a_condition() -> None:
+    def found(condition: UOp, wanted: bool = True) -> str | None:
+        gate = deciding(condition, (ROW, COLUMN), wanted)
+        return None if gate is None else show_expression(gate)
+
+    assert found(BEYOND) == found(BEYOND.logical_not(), False) == GATE
+    assert found(BEYOND, False) == "((r0 * -1) + r1) < 1"
+    other = positions(0).alu(Op.CMPLT, number(3, positions(0)))
+    assert found(BEYOND.alu(Op.OR, other)) is None
+    assert found(BEYOND.alu(Op.AND, other), False) is None

@@ -11,12 +11,13 @@ from kernelet.base.errors import ShapeError
 from kernelet.graph.division import FALSE, TRUE, ZERO, add_index, index_const, scale_index
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import (
-    Indices,
+    Index,
     add_dims,
     flatten_index,
     movement_index,
     multiply_dims,
     normal_shape,
+    places_below,
     product_of,
     reshape_groups,
     row_major_strides,
@@ -33,7 +34,7 @@ def loop(number: int, size: Dim) -> UOp:
     return UOp(Op.RANGE, dtypes.index, (node,), RangeArg(number, "loop"))
 
 
-def loops(*sizes: Dim) -> Indices:
+def loops(*sizes: Dim) -> Index:
     return tuple(loop(number, size) for number, size in enumerate(sizes))
 
 
@@ -48,7 +49,7 @@ def move(node: UOp, *steps: tuple[Op, object]) -> UOp:
     return node
 
 
-def indices_at(node: UOp, source: UOp, index: Indices) -> tuple[Indices, list[UOp]]:
+def indices_at(node: UOp, source: UOp, index: Index) -> tuple[Index, list[UOp]]:
     """The index into `source`, some movement ops below `node`, and the gates met on the way."""
     gates = []
     while node is not source:
@@ -362,3 +363,17 @@ def test_neighbouring_rows_are_found() -> None:
     corner = UOp(Op.SHRINK, dtypes.float32, (matrix,), ((2, 3), (1, 3)))
     assert rows_of(corner) == (buffer, 13)
     assert rows_of(UOp(Op.FLIP, dtypes.float32, (matrix,), (0,))) is None
+
+
+def test_places_below_are_behind_arithmetic_and_movement() -> None:
+    source = tensor(4)
+    padded = move(source, (Op.PAD, ((1, 0),)))
+    value = (padded + padded) * move(source, (Op.PAD, ((0, 1),)))
+    (i,) = index = loops(5)
+    places = places_below(value, index, 8)
+    assert places is not None
+    found = {place.index[0]: place.gate for place in places}
+    assert {place.node for place in places} == {source.src[0]}
+    assert set(found) == {i, plus(i, -1)}
+    assert found[i] is not TRUE
+    assert places_below(value, index, 7) is None

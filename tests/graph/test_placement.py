@@ -1,5 +1,7 @@
 """A value stands at the innermost loop that it depends on, in the smallest box."""
 
+import itertools
+
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
     ZERO,
@@ -16,6 +18,7 @@ from kernelet.graph.placement import (
     box_at,
     common_prefix,
     is_computed,
+    loops_over,
     place_value,
     ranges_in,
     split_index,
@@ -181,3 +184,14 @@ def test_the_constant_belongs_to_the_inner_part() -> None:
         split_index(at(scale_index(ROW, 2), INNER, index_const(3)), frozenset({ROW})) or ()
     )
     assert (show_expression(outer), show_expression(inner)) == ("r0 * 2", "r2 + 3")
+
+
+def test_axes_of_one_element_have_no_loop() -> None:
+    rows, one, columns = loops_over((4, 1, 3))
+    assert (rows.arg, one, columns.arg) == (RangeArg(0, "loop"), ZERO, RangeArg(2, "loop"))
+    numbers = itertools.count(5)
+    assert [at.arg.number for at in (*loops_over((2, 2), numbers), *loops_over((2,), numbers))] == [
+        5,
+        6,
+        7,
+    ]
