@@ -21,11 +21,22 @@ if TYPE_CHECKING:
     from kernelet.frontend.device import Device
     from kernelet.frontend.jit import TinyJit
     from kernelet.frontend.tensor import Tensor
+    from kernelet.frontend.transforms import (
+        checkpoint,
+        grad,
+        hessian,
+        jacobian,
+        jvp,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
     from kernelet.graph.pattern import UPat
     from kernelet.graph.rewrite import PatternMatcher, graph_rewrite
 
 Variable = UOp.variable
 
+_TRANSFORMS = ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap")
 # Loaded when they are first named, so that importing the package stays quick.
 _LATER = {
     "Device": "kernelet.frontend.device",
@@ -35,6 +46,7 @@ _LATER = {
     "UPat": "kernelet.graph.pattern",
     "graph_rewrite": "kernelet.graph.rewrite",
     "nn": "kernelet.nn",
+    **dict.fromkeys(_TRANSFORMS, "kernelet.frontend.transforms"),
 }
 
 
@@ -64,6 +76,14 @@ __all__ = [
     "UPat",
     "Variable",
     "dtypes",
+    "checkpoint",
+    "grad",
     "graph_rewrite",
+    "hessian",
+    "jacobian",
+    "jvp",
     "nn",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]

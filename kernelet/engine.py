@@ -147,7 +147,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             mapping[node] = UOp(Op.RESHAPE, node.dtype, (flat,), node.shape)
             _note_memory(flat, part[2], part[0].arg.device, buffers)
             continue
-        if node.op is Op.AFTER:
+        if node.op is Op.AFTER and len(node.src) > 1:
             writes.append(node)
         stack.extend(sizes_of(node))
         stack.extend(reversed(node.src))
@@ -184,7 +184,12 @@ def _note_bind(
 
 
 def _note_buffer(node: UOp, buffers: dict[UOp, UOp]) -> None:
-    if node in stale or node not in memories:
+    if node not in stale and node not in memories:
+        raise ArgumentError(
+            "realize: inside vmap a tensor stands for every element of a batch and has no value "
+            "yet. Return it and look at it outside; use where() instead of if."
+        )
+    if node in stale:
         raise ArgumentError(
             "realize: the tensor reads memory that was overwritten since. Realize it before the "
             "write."

@@ -6,7 +6,7 @@ Out: the calls in order; reads of old contents that cannot come first are report
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -36,6 +36,33 @@ def order_calls(pieces: Pieces) -> list[UOp]:
             stack.pop()
             found[node] = None
     return list(found)
+
+
+def hold_less(pieces: Pieces, order: Sequence[UOp], kept: frozenset[int]) -> list[UOp]:
+    """The order in which less memory is held at a time.
+
+    What is `kept` is computed as soon as it can be, for then what it reads may go. Other values
+    wait until they are read, where that holds nothing longer: what is computed again for a
+    gradient is not in memory before the gradient comes to it.
+    """
+    early: list[UOp] = []
+    for node in order:
+        at = len(early)
+        if pieces.slot_of[node] in kept:
+            needed = [place for place, other in enumerate(early) if other in pieces.needs[node]]
+            at = max(needed, default=-1) + 1
+        early.insert(at, node)
+    late: list[UOp] = []  # from the last call to the first
+    for node in reversed(early):
+        at = len(late)
+        if node.op is Op.CONTIGUOUS and pieces.slot_of[node] not in kept:
+            readers = [place for place, other in enumerate(late) if node in pieces.needs[other]]
+            first = max(readers, default=-1) + 1
+            later = {slot for other in late[:first] for slot in pieces.calls[other].slots}
+            if later >= set(pieces.calls[node].slots) - kept:
+                at = first
+        late.insert(at, node)
+    return late[::-1]
 
 
 def has_cycle(pieces: Pieces, order: list[UOp]) -> bool:

@@ -15,7 +15,7 @@ from kernelet.kernelize.cut import Cutter
 from kernelet.kernelize.cycles import join_cycles
 from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
-from kernelet.kernelize.order import has_cycle, lost_states, order_calls
+from kernelet.kernelize.order import has_cycle, hold_less, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
 from kernelet.kernelize.schedule import KernelCall, Schedule
 
@@ -41,7 +41,6 @@ def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
 
 def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
     pieces = cutter.pieces
-    calls = [pieces.calls[node] for node in order]
     results = []
     kept = set(range(cutter.given))
     for root in sink.src:
@@ -52,6 +51,8 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         kept.add(slot)
         view = cutter.views.get(base, base)
         results.append(_moved(root, base, view))
+    order = hold_less(pieces, order, frozenset(kept))
+    calls = [pieces.calls[node] for node in order]
     written = {slot for call in calls if isinstance(call, KernelCall) for slot in call.written}
     calls = join_calls(calls, [pieces.stores.get(node, ()) for node in order], pieces.slots, kept)
     slots = plan_memory(calls, pieces.slots, kept)

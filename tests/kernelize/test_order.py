@@ -2,7 +2,7 @@
 
 from kernelet.graph.uop import UOp
 from kernelet.kernelize.cut import Cutter
-from kernelet.kernelize.order import has_cycle, lost_states, order_calls
+from kernelet.kernelize.order import has_cycle, hold_less, lost_states, order_calls
 from tests.kernelize.graphs import after, contiguous, write
 from tests.lower.pseudocode import flip, memory
 
@@ -60,3 +60,36 @@ def test_a_copy_of_the_old_contents_loses_nothing() -> None:
     cutter = cut(contiguous(saved + after(x, change)))
     assert not has_cycle(cutter.pieces, order_calls(cutter.pieces))
     assert not lost_states(cutter.pieces, cutter.order)
+
+
+def test_a_result_is_computed_as_soon_as_what_it_reads_is_there() -> None:
+    first = contiguous(memory(0, 4) * 2.0)
+    second = contiguous(flip(first, 0))
+    result = contiguous(flip(first, 0) * 3.0)
+    pieces = cut(result, contiguous(flip(second, 0))).pieces
+    order = order_calls(pieces)
+    kept = frozenset({0, pieces.slot_of[result]})
+    assert hold_less(pieces, order, kept).index(result) == 1
+
+
+def test_a_value_waits_for_its_reader_where_that_holds_nothing_longer() -> None:
+    x = memory(0, 4)
+    early = contiguous(x * 2.0)
+    steps = [contiguous(flip(x, 0))]
+    for _ in range(3):
+        steps.append(contiguous(flip(steps[-1], 0)))
+    last = contiguous(flip(early, 0) + flip(steps[-1], 0))
+    pieces = cut(last).pieces
+    order = [early, *steps, last]
+    kept = frozenset({0, pieces.slot_of[last]})
+    assert hold_less(pieces, order, kept) == [*steps, early, last]
+
+
+def test_a_value_does_not_wait_when_what_it_reads_would_have_to() -> None:
+    x = contiguous(memory(0, 4) + 1.0)
+    early = contiguous(flip(x, 0))
+    other = contiguous(flip(memory(1, 4), 0))
+    last = contiguous(flip(early, 0) + flip(other, 0))
+    pieces = cut(last).pieces
+    kept = frozenset({0, 1, pieces.slot_of[last]})
+    assert hold_less(pieces, [x, early, other, last], kept) == [x, early, other, last]
