@@ -50,7 +50,7 @@ class Attention(LinearAlgebra, Random):
         if attn_mask is None:
             weights = scores.softmax(-1)
         else:
-            weights = scores._masked(attn_mask)._softmax_or_zero()
+            weights = scores.masked_softmax(attn_mask)
         weights = weights.dropout(dropout_p) if dropout_p else weights
         return weights._multiplied(value, kind).cast(kind)
 
@@ -67,17 +67,20 @@ class Attention(LinearAlgebra, Random):
             )
         return heads.repeat_interleave(mine // theirs, -3)
 
-    def _masked(self, mask: Self) -> Self:
-        if mask.dtype.is_bool:
-            return mask.where(self, -math.inf)
-        return self + mask.cast(self.dtype)
+    def masked_softmax(self, mask: Self, axis: int = -1) -> Self:
+        """``softmax`` along `axis` of what a bool `mask` leaves, or of ``x + mask``.
 
-    def _softmax_or_zero(self) -> Self:
-        """The softmax along the last axis; zeros where all of it is minus infinity."""
-        last = (self.ndim - 1,)
-        exponential = (self - self._peak(last)).exp()
-        total = exponential._fold(Op.ADD, last, True)
-        return exponential / total.eq(0).where(1.0, total)
+        Zeros, with gradient 0, where nothing is left.
+        """
+        wide = self._widened()
+        if mask.dtype.is_bool:
+            left = mask.where(wide, -math.inf)
+        else:
+            left = wide + mask.cast(wide.dtype)
+        axes = left.axes(axis)
+        exponential = (left - left._peak(axes)).exp()
+        total = exponential._fold(Op.ADD, axes, True)
+        return (exponential / total.eq(0).where(1.0, total)).cast(self._floating().dtype)
 
 
 def _check_heads(query: Attention, key: Attention, value: Attention) -> None:

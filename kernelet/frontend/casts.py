@@ -6,10 +6,23 @@ Out: CAST nodes.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import TypeVar
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import DType, dtypes
 from kernelet.frontend.primitives import Primitives
+
+TensorT = TypeVar("TensorT", bound=Primitives)
+
+
+def _cast_to(dtype: DType) -> Callable[[TensorT], TensorT]:
+    """The method that casts to a type."""
+
+    def cast(tensor: TensorT) -> TensorT:
+        return tensor.cast(dtype)
+
+    cast.__doc__ = f"The values as {dtype.name}."
+    return cast
 
 
 class Casts(Primitives):
@@ -17,34 +30,7 @@ class Casts(Primitives):
 
     __slots__ = ()
 
-    def bfloat16(self) -> Self:
-        """As bfloat16."""
-        return self.cast(dtypes.bfloat16)
-
-    def half(self) -> Self:
-        """As float16."""
-        return self.cast(dtypes.float16)
-
-    def double(self) -> Self:
-        """As float64."""
-        return self.cast(dtypes.float64)
-
-    def long(self) -> Self:
-        """As int64."""
-        return self.cast(dtypes.int64)
-
-    def short(self) -> Self:
-        """As int16."""
-        return self.cast(dtypes.int16)
-
-    def float(self) -> Self:
-        """As float32."""
-        return self.cast(dtypes.float32)
-
-    def int(self) -> Self:
-        """As int32."""
-        return self.cast(dtypes.int32)
-
-    def bool(self) -> Self:
-        """Whether each value is not 0."""
-        return self.cast(dtypes.bool)
+    bool, short = _cast_to(dtypes.bool), _cast_to(dtypes.int16)
+    int, long = _cast_to(dtypes.int32), _cast_to(dtypes.int64)
+    half, bfloat16 = _cast_to(dtypes.float16), _cast_to(dtypes.bfloat16)
+    float, double = _cast_to(dtypes.float32), _cast_to(dtypes.float64)

@@ -1,7 +1,7 @@
 """Running reductions: element i of the result combines the elements up to i.
 
 In:  tensors.
-Out: `Cumulative`: cumsum, cumprod, cummax, cummin, logcumsumexp.
+Out: `Cumulative`: cumsum, cumprod, logcumsumexp, and what running extremes are made from.
 
 Each is its plain formula: a reduction of what a triangular mask leaves of the axis. Lowering finds
 that such a reduction goes on from result to result, so it is one pass (`graph/scan.py`). A long
@@ -43,7 +43,7 @@ class _Scan(Generic[_TensorT]):
 
 
 class Cumulative(Reduction):
-    """Running sums, products and extremes."""
+    """Running sums and products."""
 
     __slots__ = ()
 
@@ -60,21 +60,6 @@ class Cumulative(Reduction):
     def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
         wanted = sum_dtype(self.dtype)
         return self.cast(accumulator_dtype(wanted))._running(scan, axis).cast(wanted)
-
-    def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
-        """The greatest element so far, and where it was last met; NaN wins."""
-        along = axis if dim is None else dim
-        values = self._running_max(along)
-        if self.ndim == 0:
-            return values, self._full(0, (), dtypes.int32)
-        place = self.axis(along)
-        hits = self._is_best(values).where(self._positions(place), 0)
-        return values, hits._running_max(place)
-
-    def cummin(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
-        """The least element so far, and where it was last met; NaN wins."""
-        values, places = self._mirrored().cummax(axis, dim=dim)
-        return values._mirrored(), places
 
     def logcumsumexp(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
@@ -98,7 +83,7 @@ class Cumulative(Reduction):
         if self.ndim == 0 or 0 in self.shape:
             return self
         found = self._in_parts(scan, place)
-        if scan.op is Op.ADD or not self.dtype.is_float:
+        if scan.op is not Op.MUL or not self.dtype.is_float:
             return found
         # The derivative of the blocks takes less work than that of the formula.
         return found._known_as("identity", self._scan_axis(scan, place))

@@ -25,6 +25,8 @@ from kernelet.graph.uop import ReduceArg, UOp
 DTypeLike = DType | str | None
 DeviceLike = str | Sequence[str] | None
 
+_UNSIGNED = {kind.itemsize: kind for kind in dtypes.all if kind.is_unsigned}
+
 
 def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
     """The element type itself, or the one with that name; the `usual` one for None."""
@@ -235,14 +237,32 @@ class Primitives(ABC):
         return self if wanted is self.dtype else self._wrap(self.uop.cast(wanted))
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """The bits read as another type of the same width; ``x.view(dtype)`` in numpy."""
+        """The bits read as another type; ``x.view(dtype)`` in numpy.
+
+        Of another width, the last axis becomes as much longer or shorter; the low bits come first.
+        """
         wanted = as_dtype(dtype)
-        if wanted.itemsize != self.dtype.itemsize:
+        mine, theirs = self.dtype.itemsize, wanted.itemsize
+        if mine == theirs:
+            return self if wanted is self.dtype else self._wrap(self.uop.bitcast(wanted))
+        lead, last = self.shape[:-1], known(self.shape[-1]) if self.ndim else 1
+        if last * mine % theirs or not self.ndim:
             raise DTypeError(
-                f"bitcast to {wanted.name}: {self.dtype.name} has {self.dtype.itemsize} bytes and "
-                f"{wanted.name} has {wanted.itemsize}. Choose a type of the same width."
+                f"bitcast to {wanted.name}: the last axis of {show_shape(self.shape)} has "
+                f"{last * mine} bytes, and {wanted.name} has {theirs}. Choose a type whose width "
+                "divides those bytes."
             )
-        return self if wanted is self.dtype else self._wrap(self.uop.bitcast(wanted))
+        narrow, wide = (_UNSIGNED[size] for size in sorted((mine, theirs)))
+        count = wide.itemsize // narrow.itemsize
+        split = (*lead, last * mine // wide.itemsize, count)
+        bits = self._full(narrow.itemsize * 8, (count,), wide)
+        shifts = self._arange(count, wide)._alu(Op.MUL, bits)._broadcast_to(split)
+        if mine > theirs:
+            whole = self.bitcast(wide)._reshape((*split[:-1], 1))._expand(split)
+            parts = whole._alu(Op.SHR, shifts).cast(narrow)
+            return parts._reshape((*lead, last * count)).bitcast(wanted)
+        parts = self.bitcast(narrow)._reshape(split).cast(wide)._alu(Op.SHL, shifts)
+        return parts._reduce(Op.ADD, (len(lead) + 1,))._reshape(split[:-1]).bitcast(wanted)
 
     # ---- movement nodes: the arguments are checked already ----
 

@@ -98,6 +98,17 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
     return left, right
 
 
+def words_from(key: tuple[UOp, UOp], start: tuple[UOp, UOp], count: int) -> UOp:
+    """`count` random words for the counters from `start` on; all four are words of shape (1,)."""
+    *key_words, low, high = (
+        UOp(Op.EXPAND, dtypes.uint32, (each,), (count,)) for each in (*key, *start)
+    )
+    index = UOp(Op.ARANGE, dtypes.default_int, (), (count,)).cast(dtypes.uint32)
+    total = low + index
+    carried = high + (total < index).cast(dtypes.uint32)
+    return threefry((key_words[0], key_words[1]), (total, carried))[0]
+
+
 def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
     near = device if isinstance(device, str) else device[0]
@@ -106,12 +117,8 @@ def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
         draws.append(Draw(holdings.memory(buffer), count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
-    single = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]
-    word = [UOp(Op.EXPAND, dtypes.uint32, (each,), (count,)) for each in single]
-    index = UOp(Op.ARANGE, dtypes.default_int, (), (count,)).cast(dtypes.uint32)
-    low = word[2] + index
-    high = word[3] + (low < index).cast(dtypes.uint32)
-    return threefry((word[0], word[1]), (low, high))[0]
+    word = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]
+    return words_from((word[0], word[1]), (word[2], word[3]), count)
 
 
 class Random(Sorting, Creation):
@@ -128,6 +135,21 @@ class Random(Sorting, Creation):
     def random_state() -> tuple[int, int]:
         """The seed, and how many words were drawn since; `manual_seed` takes both."""
         return _stream.seed, _stream.drawn
+
+    @classmethod
+    def random_bits(cls, key: Self, counter: Self, num: int) -> Self:
+        """`num` random uint32 words: Threefry of a key of two words, from the counter on."""
+        if product(key.shape) != 2 or product(counter.shape) not in (1, 2) or num < 0:
+            raise ShapeError(
+                f"random_bits: {num} words with a key of shape {show_shape(key.shape)} and a "
+                f"counter of shape {show_shape(counter.shape)}. Give a key of 2 words, a counter "
+                "of 1 or 2, and a number that is not negative."
+            )
+        words = [each.cast(dtypes.uint32).flatten() for each in (key, counter)]
+        low, high = words[1]._slice(0, 0, 1), words[1]._slice(0, 1, 2)
+        high = high if product(counter.shape) == 2 else low._constant(0)
+        first, second = words[0]._slice(0, 0, 1), words[0]._slice(0, 1, 2)
+        return cls._wrap(words_from((first.uop, second.uop), (low.uop, high.uop), num))
 
     @classmethod
     def _random(cls, shape: Shape, device: DeviceLike, per_element: int = 1) -> Self:
@@ -288,6 +310,10 @@ class Random(Sorting, Creation):
         else:
             found = keys._reshape((rows, classes)).topk(num_samples)[1]
         return found._reshape((*self.shape[:-1], num_samples))
+
+    def bernoulli(self) -> Self:
+        """1 with the probability that each value says, else 0; ``torch.bernoulli(x)``."""
+        return (self._uniform(self.shape, self.dtype, self.uop.device) < self).cast(self.dtype)
 
     def dropout(self, p: float = 0.5) -> Self:
         """In training, 0 with probability p and else x / (1 - p); outside it x itself."""

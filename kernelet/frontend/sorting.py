@@ -1,7 +1,7 @@
 """Sorting, and what follows from it: order, the largest few, quantiles.
 
 In:  tensors.
-Out: `Sorting`: sort, argsort, topk, median, quantile.
+Out: `Sorting`: sort, argsort, topk, running extremes, median, quantile.
 
 Each element becomes one 64-bit integer: its place in the order of values above, its index below.
 So no two are equal, and the order is stable. Short rows are sorted by counting: an element's place
@@ -73,6 +73,21 @@ class Sorting(Indexing):
             return self, self._full(0, (), dtypes.int32)
         order = self.argsort(place, descending=largest)._slice(place, 0, k)
         return self.gather(place, order), order
+
+    def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+        """The greatest element so far, and where it was last met; NaN wins."""
+        place = self.axis(axis if dim is None else dim)
+        if self.ndim == 0:
+            return self, self._full(0, (), dtypes.int32)
+        values = self.detach()._running_max(place)
+        places = self._is_best(values).where(self._positions(place), 0)._running_max(place)
+        # The element that was met last takes the gradient.
+        return values._known_as("identity", self.gather(place, places)), places
+
+    def cummin(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+        """The least element so far, and where it was last met; NaN wins."""
+        values, places = self._mirrored().cummax(axis, dim=dim)
+        return values._mirrored(), places
 
     def median(
         self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None

@@ -24,6 +24,7 @@ from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
+from kernelet.frontend.hashing import Hashing
 from kernelet.frontend.host import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.inplace import InPlace
 from kernelet.frontend.interpolation import Interpolation
@@ -86,6 +87,7 @@ class Tensor(
     Interpolation,
     Normalization,
     Losses,
+    Hashing,
     InPlace,
     Values,
     Casts,

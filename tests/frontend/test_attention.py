@@ -68,6 +68,20 @@ def test_a_query_that_sees_nothing_gets_zeros_and_no_gradient() -> None:
     assert np.isfinite(slope).all()
 
 
+def test_a_row_without_anything_left_is_zeros_in_a_masked_softmax() -> None:
+    x = Tensor(values(3, 4))
+    mask = np.array([[True, False, True, True], [False] * 4, [False, True, False, False]])
+    found = x.masked_softmax(Tensor(mask))
+    left = np.where(mask, np.exp(x.numpy()), 0)
+    want = left / np.maximum(left.sum(-1, keepdims=True), 1e-30)
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)
+    (gradient,) = (found * Tensor(values(3, 4, seed=1))).sum().gradient(x)
+    assert np.isfinite(gradient.numpy()).all()
+    assert gradient.numpy()[1].tolist() == [0.0] * 4
+    added = Tensor(np.where(mask, 0, -np.inf).astype(np.float32))
+    np.testing.assert_allclose(x.masked_softmax(added).numpy(), want, rtol=1e-5)
+
+
 def test_heads_share_keys_and_values() -> None:
     query = values(2, 6, 4, 8, seed=5)
     got = Tensor(query).scaled_dot_product_attention(Tensor(K), Tensor(V), enable_gqa=True)

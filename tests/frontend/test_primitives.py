@@ -69,8 +69,22 @@ def test_dtypes_have_names() -> None:
 
 def test_bitcast_keeps_the_bits() -> None:
     assert Tensor([1.0]).bitcast(dtypes.uint32).tolist() == [0x3F800000]
-    with pytest.raises(DTypeError, match="float32 has 4 bytes"):
-        Tensor([1.0]).bitcast(dtypes.uint8)
+
+
+@pytest.mark.parametrize("source", ["uint8", "int16", "float32", "float64", "uint64"])
+@pytest.mark.parametrize("wanted", ["int8", "float16", "int32", "int64", "float64"])
+def test_bitcast_to_another_width_changes_the_last_axis(source: str, wanted: str) -> None:
+    x = np.arange(1, 49, dtype=np.float64).reshape(2, 3, 8).astype(source)
+    found = Tensor(x).bitcast(wanted).numpy()
+    want = x.view(wanted)
+    assert (found.shape, found.dtype, found.tobytes()) == (want.shape, want.dtype, want.tobytes())
+
+
+def test_bitcast_needs_whole_elements() -> None:
+    with pytest.raises(DTypeError, match="has 12 bytes"):
+        Tensor([1, 2, 3]).bitcast(dtypes.float64)
+    with pytest.raises(DTypeError, match="last axis"):
+        Tensor(1.0).bitcast(dtypes.uint8)
 
 
 def test_axes_count_from_both_ends() -> None:

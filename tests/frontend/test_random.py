@@ -177,3 +177,27 @@ def test_dropout_works_in_training_only() -> None:
 def test_rand_needs_floats() -> None:
     with pytest.raises(DTypeError, match="int32"):
         Tensor.rand(2, dtype="int32")
+
+
+def test_bits_follow_key_and_counter() -> None:
+    key = Tensor([7, 9], dtype="uint32")
+    long = Tensor.random_bits(key, Tensor([3], dtype="uint32"), 8)
+    assert long.dtype is dtypes.uint32
+    assert Tensor.random_bits(key, Tensor([5], dtype="uint32"), 3).tolist() == long.tolist()[2:5]
+    last = Tensor([2**32 - 1, 0], dtype="uint32")
+    carried = Tensor([0, 1], dtype="uint32")
+    assert (
+        Tensor.random_bits(key, last, 2).tolist()[1:]
+        == Tensor.random_bits(key, carried, 1).tolist()
+    )
+    with pytest.raises(ShapeError, match="a key of 2 words"):
+        Tensor.random_bits(Tensor([1]), last, 2)
+
+
+def test_chances_decide_between_zero_and_one() -> None:
+    chances = Tensor([0.0, 1.0, 0.25]).reshape(3, 1).expand(3, 2000)
+    drawn = chances.bernoulli().numpy()
+    assert set(drawn[2].tolist()) == {0.0, 1.0}
+    assert drawn[0].max() == 0.0
+    assert drawn[1].min() == 1.0
+    assert abs(drawn[2].mean() - 0.25) < 0.05

@@ -211,6 +211,23 @@ def _dropped(x: Tensor, p: float) -> tuple[Any, ...]:
     return plain, bool(np.all(right)), share
 
 
+def _certain(draw: Draw) -> tuple[Operand]:
+    """Chances of which none leaves a choice."""
+    chances = draw.plain(None, 0, 1)
+    return (Operand(np.round(chances.values), chances.dtype),)
+
+
+def _bits_arguments(draw: Draw) -> tuple[Any, ...]:
+    return draw.integer(0, 99), draw.integer(0, 99), draw.integer(0, 40)
+
+
+def _bits(key: int, start: int, count: int) -> tuple[Any, ...]:
+    words = Tensor([key, 5], dtype="uint32")
+    made = Tensor.random_bits(words, Tensor([start], dtype="uint32"), count)
+    later = Tensor.random_bits(words, Tensor([start + 1], dtype="uint32"), count)
+    return made.shape, made.dtype.name, made[1:].tolist() == later[: max(count - 1, 0)].tolist()
+
+
 def _seeded(seed: int) -> tuple[Any, ...]:
     Tensor.manual_seed(seed)
     first = Tensor.rand(5).tolist()
@@ -268,5 +285,7 @@ ROWS = (
         False,
         call=_dropped,
     ),
+    _facts_row("random_bits", _bits_arguments, lambda k, s, n: ((n,), "uint32", True), _bits),
+    Row("bernoulli", _certain, lambda x: x, None, FLOATS, False),
     _facts_row("manual_seed", lambda d: (d.integer(0, 9),), lambda seed: (True, False), _seeded),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from typing import Any
 
 import numpy as np
 
 from kernelet import Tensor
-from tools.comparisons.draws import EVERY, FLOATS, WHOLE, Array, Draw, Operand
+from tools.comparisons.draws import EVERY, FLOATS, INTEGERS, WHOLE, Array, Draw, Operand
 from tools.comparisons.elementwise import one
 from tools.comparisons.row import Reference, Row, Value
 
@@ -60,6 +61,22 @@ def _typed(draw: Draw) -> tuple[Any, ...]:
 def _one_axis(draw: Draw) -> tuple[Any, ...]:
     value = draw.plain(draw.shape(least=1))
     return value, draw.axis(value)
+
+
+def _texts(draw: Draw) -> tuple[Any, ...]:
+    bytes_ = draw.random.integers(0, 256, draw.pick((0,), (2, 5), (80,))).astype(np.uint8)
+    return Operand(bytes_, "uint8"), draw.pick("sha3_256", "sha3_512")
+
+
+def _hashed(x: Array, name: str) -> Array:
+    rows = x.reshape(-1, x.shape[-1]) if x.size else np.zeros((1, 0), np.uint8)
+    found = [list(hashlib.new(name, row.tobytes()).digest()) for row in rows]
+    return np.array(found).reshape((*x.shape[:-1], -1))
+
+
+def _hash(x: Array) -> Array:
+    padded = (x.tobytes() + x.nbytes.to_bytes(8, "little")).ljust(160, b"\0")
+    return np.array(list(hashlib.shake_128(padded).digest(16)))
 
 
 def _slope(x: Tensor) -> Tensor:
@@ -175,5 +192,7 @@ ROWS = (
     Row("requires_grad_", _plain, lambda x: (True, True), None, FLOATS, False, call=_required),
     Row("gradient", _plain, lambda x: 2 * x, None, FLOATS, False, call=_slope),
     Row("backward", _plain, lambda x: 2 * x + 3, None, FLOATS, False, call=_backward),
+    Row("keccak", _texts, _hashed, None, ("uint8",), False),
+    Row("hash", lambda draw: (draw.plain((4,)),), _hash, None, INTEGERS, False),
     _fact("train", lambda: (True, False), lambda _: (), _training),
 )

@@ -273,7 +273,19 @@ def _attention_of_torch(
     )
 
 
+def _masked(draw: Draw) -> tuple[Any, ...]:
+    x = draw.plain(draw.shape(least=1))
+    return x, draw.mask(draw.broadcast(x.shape)), draw.axis(x)
+
+
+def _masked_softmax(x: Value, mask: Value, axis: int) -> Value:
+    left = np.where(mask, np.exp(x), 0)
+    total = left.sum(axis, keepdims=True)
+    return left / np.where(total == 0, 1, total)
+
+
 ROWS = (
+    Row("masked_softmax", _masked, _masked_softmax, None, FLOATS),
     Row("mse_loss", _pair, _loss(lambda x, y: (x - y) ** 2), dtypes=FLOATS),
     Row("l1_loss", _pair, _loss(lambda x, y: np.abs(x - y)), dtypes=FLOATS),
     Row("smooth_l1_loss", _with("beta", 1.0, 0.5, 0.0), _loss(_smooth), dtypes=FLOATS),
