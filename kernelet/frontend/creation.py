@@ -132,8 +132,8 @@ class Creation(Elementwise):
     @classmethod
     def _diagonals(cls, rows: int, columns: int | None) -> Self:
         """How far each place of a matrix is to the right of the main diagonal."""
-        across = cls._arange(rows if columns is None else columns)
-        return across - cls._arange(rows)._reshape((rows, 1))
+        high, wide = checked_shape((rows, rows if columns is None else columns))
+        return cls._arange(wide) - cls._arange(high)._reshape((high, 1))
 
     @classmethod
     def eye(cls, rows: int, columns: int | None = None, **options: Unpack[Options]) -> Self:

@@ -16,7 +16,7 @@ from typing import Self
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.elementwise import Elementwise, reversed_operator
-from kernelet.frontend.primitives import Primitives
+from kernelet.frontend.primitives import Primitives, is_scalar
 from kernelet.graph.ops import Op
 
 _LOG_2 = math.log(2.0)
@@ -121,6 +121,7 @@ class Functions(Elementwise):
 
     def pow(self, exponent: Self | Scalar, reverse: bool = False) -> Self:
         """``x ** exponent``: ``0 ** 0`` is 1; a negative base needs a whole exponent, else NaN."""
+        exponent = exponent if is_scalar(exponent) else self._operand(exponent)
         if isinstance(exponent, Primitives):
             left, right = (exponent, self) if reverse else (self, exponent)
             base, power = left._matched(right, "pow")

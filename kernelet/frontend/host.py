@@ -109,8 +109,13 @@ def _kind_of(numbers: Sequence[Scalar]) -> DType:
     if not kinds or float in kinds:
         return dtypes.default_float
     if int in kinds:
-        low = min(min(numbers), 0)
-        return promote(scalar_dtype(int(low)), scalar_dtype(int(max(numbers))))
+        low, high = int(min(numbers)), int(max(numbers))
+        if low < dtypes.int64.min or high > dtypes.int64.max:
+            raise ArgumentError(
+                f"Tensor: {low} to {high} is more than int64 holds. Name another type, as in "
+                "dtype='uint64' or dtype='float64'."
+            )
+        return promote(scalar_dtype(min(low, 0)), scalar_dtype(high))
     return dtypes.bool
 
 
@@ -224,7 +229,12 @@ def device_name(device: DeviceLike) -> str | tuple[str, ...]:
         return engine.default_device()
     if isinstance(device, str):
         return canonical(device)
-    names = tuple([canonical(name) for name in device])
+    try:
+        names = tuple([canonical(name) for name in device])
+    except (TypeError, AttributeError):  # what is no sequence, or holds no names
+        raise DeviceError(
+            f"device {device!r}: a device has a name. Give one, as in 'CPU:1', or several."
+        ) from None
     if not names or len(set(names)) < len(names):
         raise DeviceError(
             f"device {tuple(device)}: a value lives on different devices. Name each once."

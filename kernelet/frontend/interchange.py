@@ -141,7 +141,7 @@ class Interchange(Indexing):
 
         SharingError where that takes a copy and none may be made.
         """
-        module, name = host.numpy_module(), self.dtype.name
+        module, name, shape = host.numpy_module(), self.dtype.name, known_shape(self.shape)
         if self._is_strange():
             name = f"uint{8 * self.dtype.itemsize}"
         node = with_bound_values(self._realized())
@@ -157,7 +157,7 @@ class Interchange(Indexing):
                 found = _MOVES[step.op](module, found, step.arg)
             is_own = is_own and (not found.size or module.shares_memory(flat, found))
         else:
-            found = module.frombuffer(engine.contents(node), name).reshape(node.shape)
+            found = module.frombuffer(engine.contents(node), name).reshape(shape)
         if copy is False and not is_own:
             raise SharingError(
                 f"copy=False: a tensor of shape {show_shape(self.shape)} on {self.uop.device} has "

@@ -44,6 +44,8 @@ class TinyJit:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise JitError(f"TinyJit: {function!r} cannot be called. Give a function of tensors.")
         self.function = function
         self.captures: dict[tuple[object, ...], Known] = {}
         self._objects: dict[int, object] = {}

@@ -41,8 +41,12 @@ def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
 
 def _plain_size(dim: Dim | Sequence[Dim]) -> Dim:
     """A numpy number is a size too."""
-    if isinstance(dim, int | UOp) or not hasattr(dim, "__index__"):
-        return dim  # type: ignore[return-value]
+    if isinstance(dim, int | UOp):
+        return dim
+    if not hasattr(dim, "__index__"):
+        raise ArgumentError(
+            f"sizes and axes: {dim!r} is of type {type(dim).__name__}. Give whole numbers."
+        )
     return operator.index(dim)
 
 

@@ -288,7 +288,7 @@ class Random(Sorting, Creation):
     @classmethod
     def randperm(cls, n: int, **options: Unpack[Options]) -> Self:
         """The numbers 0..n-1 in random order; ``np.random.permutation(n)``."""
-        order = cls._random((n,), options.get("device"))._row(0).argsort()
+        order = cls._random(checked_shape((n,)), options.get("device"))._row(0).argsort()
         return order.cast(dtype_of(options, dtypes.default_int))._created(options)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:

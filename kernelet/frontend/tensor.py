@@ -19,7 +19,7 @@ from kernelet import engine, holdings
 from kernelet.base import config, trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
-from kernelet.base.errors import DTypeError, GradientError
+from kernelet.base.errors import ArgumentError, DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
@@ -202,7 +202,7 @@ class Tensor(
 
     def realize(self, *others: Tensor) -> Self:
         """Compute this tensor (and the others) now; returns it."""
-        live.realize((self, *others))
+        live.realize(_all_tensors("realize", (self, *others)))
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
@@ -210,7 +210,8 @@ class Tensor(
 
         DEBUG=2 lists them, DEBUG=6 shows their graphs too.
         """
-        for kernel in engine.schedule([self.uop, *[other.uop for other in others]]).kernels:
+        tensors = _all_tensors("kernelize", (self, *others))
+        for kernel in engine.schedule([each.uop for each in tensors]).kernels:
             name = kernel_name(kernel)
             trace.emit("kernel", name, "is scheduled")
             if trace.wants("graph"):
@@ -285,6 +286,7 @@ class Tensor(
 
     def replace(self, other: Tensor) -> Self:
         """Let this tensor stand for the value of `other`."""
+        _all_tensors("replace", (other,))
         self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
         self._above = self._steps = ()
         live.note_change(self)
@@ -412,6 +414,7 @@ class Tensor(
         >>> (x * x).sum().gradient(x)[0].tolist()
         [6.0]
         """
+        _all_tensors("gradient", targets)
         bad = [target for target in targets if not target.dtype.is_float]
         if bad:
             raise GradientError(
@@ -495,6 +498,14 @@ class Tensor(
 
 def _as_tensor(value: object) -> Tensor:
     return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def _all_tensors(name: str, given: tuple[object, ...]) -> list[Tensor]:
+    found = [each for each in given if isinstance(each, Tensor)]
+    if len(found) < len(given):
+        kinds = " and ".join(sorted({type(each).__name__ for each in given}))
+        raise ArgumentError(f"{name}: {kinds} are given. Give tensors alone.")
+    return found
 
 
 def _rebuild(
