@@ -5,11 +5,22 @@ Out: classes whose attributes are the parameters and whose call is the formula.
 """
 
 from kernelet.nn import datasets, optim, state
+from kernelet.nn.attention import MultiheadAttention
 from kernelet.nn.checkpoints import load_checkpoint, save_checkpoint
-from kernelet.nn.convolutional import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
-from kernelet.nn.linear import Embedding, Linear
+from kernelet.nn.convolutional import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from kernelet.nn.dropout import ChannelDropout, Dropout, Dropout1d, Dropout2d, Dropout3d
+from kernelet.nn.linear import Bilinear, Embedding, Linear
+from kernelet.nn.loading import DataLoader
 from kernelet.nn.normalization import (
     BatchNorm,
+    BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
     GroupNorm,
@@ -18,24 +29,40 @@ from kernelet.nn.normalization import (
     LayerNorm2d,
     RMSNorm,
 )
-from kernelet.nn.recurrent import LSTMCell
+from kernelet.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "BatchNorm",
+    "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Bilinear",
+    "ChannelDropout",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
+    "ConvTranspose3d",
+    "DataLoader",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "Embedding",
+    "GRU",
+    "GRUCell",
     "GroupNorm",
     "InstanceNorm",
+    "LSTM",
     "LSTMCell",
     "LayerNorm",
     "LayerNorm2d",
     "Linear",
+    "MultiheadAttention",
     "RMSNorm",
+    "RNN",
+    "RNNCell",
     "datasets",
     "load_checkpoint",
     "optim",

@@ -51,15 +51,29 @@ class Convolution(Filters):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
     ) -> None:
         super().__init__((in_channels, out_channels), kernel_size, (stride, dilation), groups)
-        self.padding = padding
+        self.padding, self.padding_mode = padding, padding_mode
         self._make_parameters(out_channels, in_channels // groups, out_channels, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x.conv2d(
-            self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding
-        )
+        padding = self.padding
+        if self.padding_mode != "zeros" and padding != "valid":
+            pairs = [each for axis in reversed(range(self.axes)) for each in self._around(axis)]
+            x, padding = x.pad(pairs, self.padding_mode), 0
+        return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, padding)
+
+    def _around(self, axis: int) -> tuple[int, int]:
+        """How much is added before and after a space axis."""
+        if isinstance(self.padding, str):
+            total = _at(self.dilation, axis) * (self.kernel_size[axis] - 1)
+            return total // 2, total - total // 2
+        return (_at(self.padding, axis),) * 2
+
+
+def _at(given: Sizes, axis: int) -> int:
+    return given if isinstance(given, int) else given[axis]
 
 
 class TransposedConvolution(Filters):
@@ -112,6 +126,13 @@ class Conv2d(Convolution):
 
 
 @final
+class Conv3d(Convolution):
+    """A convolution over (batch, channels, depth, height, width)."""
+
+    axes = 3
+
+
+@final
 class ConvTranspose1d(TransposedConvolution):
     """A transposed convolution over (batch, channels, time)."""
 
@@ -127,3 +148,10 @@ class ConvTranspose2d(TransposedConvolution):
     """
 
     axes = 2
+
+
+@final
+class ConvTranspose3d(TransposedConvolution):
+    """A transposed convolution over (batch, channels, depth, height, width)."""
+
+    axes = 3

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from typing import final
 
+from kernelet import holdings
+from kernelet.base.errors import IndexingError
 from kernelet.frontend.tensor import Tensor
+from kernelet.graph.walk import split_view
 from kernelet.nn.parameter import fan_in_bound, normal, uniform
+
+_FEW = 4096
 
 
 @final
@@ -26,8 +32,31 @@ class Linear:
 
 
 @final
+class Bilinear:
+    """``x1 @ weight[k] @ x2 + bias[k]`` for each feature k of the result.
+
+    >>> Bilinear(3, 4, 2)(Tensor.ones(5, 3), Tensor.ones(5, 4)).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True
+    ) -> None:
+        bound = fan_in_bound(in1_features)
+        self.weight = uniform(bound, out_features, in1_features, in2_features)
+        self.bias = uniform(bound, out_features) if bias else None
+
+    def __call__(self, x1: Tensor, x2: Tensor) -> Tensor:
+        found = Tensor.einsum("...i,kij,...j->...k", x1, self.weight, x2)
+        return found if self.bias is None else found + self.bias
+
+
+@final
 class Embedding:
     """The row of `weight` for each number.
+
+    Numbers without a row are refused where they are few and lie in memory that can be read; looking
+    at others would cost more than the rows, and they give zeros.
 
     >>> Embedding(10, 4)(Tensor([[1, 2, 3]])).shape
     (1, 3, 4)
@@ -38,4 +67,21 @@ class Embedding:
         self.weight = normal(vocab_size, embed_size)
 
     def __call__(self, index: Tensor) -> Tensor:
+        self._check(index)
         return self.weight[index]
+
+    def _check(self, index: Tensor) -> None:
+        node, count = holdings.realized(index.uop), index.numel()
+        is_known = node is not None and isinstance(index.device, str) and index.dtype.is_integer
+        if not is_known or holdings.is_recording() or not isinstance(count, int) or count > _FEW:
+            return
+        assert node is not None
+        if not holdings.memory(split_view(node)[1]).driver.is_host:
+            return
+        numbers = struct.unpack(f"{count}{index.dtype.code}", index.data())
+        wrong = [each for each in numbers if not -self.vocab_size <= each < self.vocab_size]
+        if wrong:
+            raise IndexingError(
+                f"Embedding({self.vocab_size}, {self.embed_size}): {len(wrong)} of {count} numbers "
+                f"have no row, as {wrong[0]}. Give numbers below {self.vocab_size}."
+            )

@@ -32,8 +32,8 @@ class BatchNorm:
         self.track_running_stats = track_running_stats
         self.weight = filled(1, num_features) if affine else None
         self.bias = filled(0, num_features) if affine else None
-        self.num_batches_tracked = filled(0, dtype=dtypes.int64, requires_grad=False)
         if track_running_stats:
+            self.num_batches_tracked = filled(0, dtype=dtypes.int64, requires_grad=False)
             self.running_mean = filled(0, num_features, requires_grad=False)
             self.running_var = filled(1, num_features, requires_grad=False)
 
@@ -72,7 +72,7 @@ class BatchNorm:
         self.running_var.assign(self.running_var * kept + unbiased * share)
 
 
-BatchNorm2d = BatchNorm3d = BatchNorm
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 @final

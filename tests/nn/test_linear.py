@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from kernelet import Tensor
+from kernelet import Tensor, nn
 from kernelet.nn import Embedding, Linear
 
 
@@ -38,3 +39,35 @@ def test_embedding_takes_rows_and_its_gradient_adds_them_up():
     np.testing.assert_array_equal(found.numpy(), weight[[[1, 5], [1, 0]]])
     layer(Tensor([[1, 5], [1, 0]])).sum().backward()
     assert layer.weight.grad.tolist() == [[1, 1], [2, 2], [0, 0], [0, 0], [0, 0], [1, 1]]
+
+
+def test_a_bilinear_layer_follows_its_formula():
+    layer = nn.Bilinear(3, 4, 2)
+    left, right = np.arange(12.0).reshape(2, 2, 3), np.arange(16.0).reshape(2, 2, 4) / 4
+    want = np.einsum("abi,kij,abj->abk", left, layer.weight.numpy(), right) + layer.bias.numpy()
+    found = layer(Tensor(left.astype(np.float32)), Tensor(right.astype(np.float32)))
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4)
+    assert nn.Bilinear(3, 4, 2, bias=False).bias is None
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint8"])
+def test_known_numbers_without_a_row_are_refused(kind):
+    layer = nn.Embedding(4, 2)
+    for given in ([4], [[1, 3], [9, 0]]):
+        with pytest.raises(IndexError, match=r"Embedding\(4, 2\): 1 of \d numbers .* [49]\."):
+            layer(Tensor(given, dtype=kind))
+    assert layer(Tensor([3, 0], dtype=kind)).shape == (2, 2)
+
+
+def test_numbers_from_the_end_and_views_are_looked_up():
+    layer = nn.Embedding(4, 2)
+    index = np.array([[0, 7], [-1, 7], [2, 7]])
+    found = layer(Tensor(index)[:, 0])
+    np.testing.assert_array_equal(found.numpy(), layer.weight.numpy()[[0, 3, 2]])
+
+
+def test_numbers_that_are_not_known_cheaply_give_zeros():
+    layer = nn.Embedding(4, 2)
+    assert layer(Tensor([3]) + 1).tolist() == [[0.0, 0.0]]
+    many = Tensor(np.full(5000, 9)).realize()
+    assert not layer(many).numpy().any()

@@ -1,0 +1,126 @@
+"""Batches of a data set, in order or shuffled.
+
+In:  tensors with one row for each example.
+Out: tuples of tensors of some rows, made by a thread while the batch before is in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import threading
+from collections.abc import Iterator
+from typing import final
+
+from kernelet.base import trace
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.host import known_shape
+from kernelet.frontend.tensor import Tensor
+
+Batch = tuple[Tensor, ...]
+
+
+@final
+class DataLoader:
+    """Goes over `tensors` in batches of rows; each `for` is an epoch.
+
+    The order depends on `seed` and the number of the epoch alone. `state` tells where the loader is,
+    also in the middle of an epoch; a loader that is given it goes on with the batch after.
+
+    >>> loader = DataLoader(Tensor([1, 2, 3]), Tensor([4, 5, 6]), batch_size=2)
+    >>> [[each.tolist() for each in batch] for batch in loader]
+    [[[1, 2], [4, 5]], [[3], [6]]]
+    """
+
+    def __init__(
+        self,
+        *tensors: Tensor,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        prefetch: int = 2,
+        progress: str = "",
+    ) -> None:
+        shapes = [known_shape(each.shape) for each in tensors]
+        counts = {shape[0] if shape else 0 for shape in shapes}
+        if len(counts) != 1 or 0 in counts:
+            raise ShapeError(
+                f"DataLoader: the tensors have shapes {shapes}. Give tensors of the same number of "
+                "rows, at least one."
+            )
+        if batch_size < 1:
+            raise ArgumentError(f"DataLoader: batch_size is {batch_size}. Give 1 or more.")
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.drop_last, self.prefetch, self.progress = drop_last, prefetch, progress
+        self.count = counts.pop()
+        # The epoch that is going on or comes next, and how many of its batches were given out.
+        self.state = (0, 0)
+        self._parts = [
+            (each.data().cast("B"), each, shape[1:])
+            for each, shape in zip(tensors, shapes, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return -(-(self.count - (self.batch_size - 1) * self.drop_last) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, done = self.state
+        order = self._order(epoch)[done:]
+        batches = self._ahead(order) if self.prefetch else map(self._batch, order)
+        with trace.Progress(self.progress, len(self), "batches") as progress:
+            for number, batch in enumerate(batches, done + 1):
+                self.state = (epoch, number) if number < len(self) else (epoch + 1, 0)
+                yield batch
+                if self.progress:
+                    progress.advance()
+
+    def _order(self, epoch: int) -> list[list[int]]:
+        """The numbers of the rows of each batch."""
+        rows = list(range(self.count))
+        if self.shuffle:
+            random.Random(f"{self.seed}/{epoch}").shuffle(rows)
+        starts = range(0, len(self) * self.batch_size, self.batch_size)
+        return [rows[start : start + self.batch_size] for start in starts]
+
+    def _batch(self, rows: list[int]) -> Batch:
+        found = []
+        for data, tensor, shape in self._parts:
+            size = len(data) // self.count
+            part = b"".join(data[row * size : (row + 1) * size] for row in rows)
+            made = Tensor(part, device=tensor.device, dtype=tensor.dtype)
+            found.append(made.reshape(len(rows), *shape))
+        return tuple(found)
+
+    def _ahead(self, order: list[list[int]]) -> Iterator[Batch]:
+        """The batches, made by another thread; it ends with the loop that reads them."""
+        made: queue.Queue[Batch | BaseException | None] = queue.Queue(self.prefetch)
+        is_over = threading.Event()
+
+        def put(item: Batch | BaseException | None) -> None:
+            while not is_over.is_set():
+                with contextlib.suppress(queue.Full):
+                    made.put(item, timeout=0.1)
+                    return
+
+        def make() -> None:
+            try:
+                for rows in order:
+                    if is_over.is_set():
+                        return
+                    put(self._batch(rows))
+                put(None)
+            except BaseException as error:  # the reader raises it
+                put(error)
+
+        worker = threading.Thread(target=make, name="kernelet batches", daemon=True)
+        worker.start()
+        try:
+            while (item := made.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            is_over.set()
+            worker.join()
