@@ -106,11 +106,11 @@ class Activations(Functions):
 
     def hardsigmoid(self) -> Self:
         """``np.clip(x / 6 + 0.5, 0, 1)``."""
-        return (self * (1 / 6) + 0.5).hardtanh(0, 1)
+        return (self.hardtanh(-3, 3) + 3) * (1 / 6)
 
     def hardswish(self) -> Self:
-        """``x * np.clip(x + 3, 0, 6) / 6``."""
-        return self * (self + 3).relu6() * (1 / 6)
+        """``x * hardsigmoid(x)``."""
+        return self * self.hardsigmoid()
 
     def tanhshrink(self) -> Self:
         """``x - np.tanh(x)``."""

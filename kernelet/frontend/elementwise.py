@@ -102,19 +102,24 @@ class Elementwise(Primitives):
         """``x // other``: the quotient rounded down."""
         left, right = self._ordered(other, "floordiv", reverse)
         if left.dtype.is_float:
-            return left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor()
+            return left._division(right)[0]
         return left._counting()._alu(Op.IDIV, right._counting())
 
     def mod(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x % other``: the rest has the sign of the divisor, as in Python."""
         left, right = self._ordered(other, "mod", reverse)
-        if not left.dtype.is_float:
-            return left._counting()._alu(Op.MOD, right._counting())
-        rest = left - left._alu(Op.MUL, right._alu(Op.RECIPROCAL)).floor() * right
-        rest = left._fits_in(right).where(left, rest)
+        if left.dtype.is_float:
+            return left._division(right)[1]
+        return left._counting()._alu(Op.MOD, right._counting())
+
+    def _division(self, divisor: Self) -> tuple[Self, Self]:
+        """The quotient of floats, rounded down, and the rest."""
+        quotient = self._alu(Op.MUL, divisor._alu(Op.RECIPROCAL)).floor()
+        rest = self._fits_in(divisor).where(self, self - quotient * divisor)
         # The quotient is rounded, so the rest can fall one divisor to the wrong side of zero.
-        wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, right._below(0))
-        return wrong.where(rest + right, rest)
+        wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, divisor._below(0))
+        quotient = self.abs().eq(math.inf).where(math.nan, wrong.where(quotient - 1, quotient))
+        return quotient, wrong.where(rest + divisor, rest)
 
     def fmod(self, other: Self | Scalar) -> Self:
         """The rest with the sign of the dividend; ``np.fmod(x, other)``."""

@@ -53,6 +53,14 @@ def test_division_of_integers_by_zero_gives_zero() -> None:
     assert (Tensor([1.0, -1.0, 0.0]) / 0).numpy().tolist()[:2] == [inf, -inf]
 
 
+def test_quotients_of_floats_are_rounded_down_as_in_numpy() -> None:
+    x = np.array([1.0, -1.0, inf, 2.5, -2.5, nan, 0.0, 7.0], np.float32)
+    y = np.array([0.3, 0.3, -1.5, -inf, -inf, 1.0, -inf, 0.0], np.float32)
+    with np.errstate(all="ignore"):
+        same(Tensor(x) // Tensor(y), x // y)
+        same(Tensor(x) % Tensor(y), x % y)
+
+
 def test_division_rounds_as_asked() -> None:
     x, y = Tensor([7, -7, 7, -7]), Tensor([2, 2, -2, -2])
     assert x.div(y, rounding_mode="trunc").tolist() == [3, -3, -3, 3]

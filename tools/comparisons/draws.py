@@ -212,11 +212,11 @@ class Draw:
         low = -limit if negative else 0
         return Operand(self.random.integers(low, max(limit, 1), shape).astype(kind), kind)
 
-    def pair(self, low: float = -4.0, high: float = 4.0) -> tuple[Operand, Any]:
+    def pair(self, extremes: bool = True) -> tuple[Operand, Any]:
         """Two operands that broadcast together; now and then the second is a Python number."""
         shape = self.shape()
-        first = self.tensor(shape, low, high)
+        first = self.tensor(shape, extremes=extremes)
         if self.pick(False, False, False, True):
             return first, self.scalar()
-        second = self.tensor(self.broadcast(shape), low, high)
+        second = self.tensor(self.broadcast(shape), extremes=extremes)
         return self.pick((first, second), (second, first))

@@ -79,7 +79,7 @@ def _entropy(x: Value, target: Value) -> Value:
 
 def _entropy_of_logits(x: Value, target: Value, pos_weight: Value) -> Value:
     weight = 1 if pos_weight is None else pos_weight
-    return (1 - target) * softplus(x) + weight * target * softplus(-x)
+    return (1 - target) * x + (1 + (weight - 1) * target) * softplus(-x)
 
 
 def _divergence_arguments(draw: Draw) -> tuple[Any, ...]:
