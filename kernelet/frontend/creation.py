@@ -174,6 +174,6 @@ class Creation(Elementwise):
         return self._create(self.uop, options.get("device"), options.get("requires_grad"))
 
 
-def dtype_of(options: Options, usual: DType = dtypes.default_float) -> DType:
+def dtype_of(options: Options, usual: DType | None = None) -> DType:
     """The type that the options ask for."""
-    return as_dtype(options.get("dtype"), usual)
+    return as_dtype(options.get("dtype"), usual or dtypes.default_float)

@@ -18,7 +18,7 @@ from typing import Self, final
 from kernelet import engine, holdings
 from kernelet.base import config, trace
 from kernelet.base.config import Context
-from kernelet.base.dtype import DType, Scalar
+from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
@@ -68,7 +68,7 @@ class no_grad(contextlib.ContextDecorator):
 
 
 class _TensorType(ABCMeta):
-    """Gives `Tensor.training` as a settable name."""
+    """Gives `Tensor.training` and `Tensor.default_dtype` as settable names."""
 
     @property
     def training(cls) -> bool:
@@ -78,6 +78,21 @@ class _TensorType(ABCMeta):
     @training.setter
     def training(cls, value: bool) -> None:
         config.update(training=int(value))
+
+    @property
+    def default_dtype(cls) -> DType:
+        """The type of floats for which none is named; `dtypes.default_float`."""
+        return dtypes.default_float
+
+    @default_dtype.setter
+    def default_dtype(cls, value: DTypeLike) -> None:
+        found = as_dtype(value)
+        if not found.is_float:
+            raise DTypeError(
+                f"default_dtype: {found.name} has no fractions. Use one of "
+                f"{', '.join(each.name for each in dtypes.floats)}."
+            )
+        dtypes.default_float = found
 
 
 @final

@@ -31,12 +31,13 @@ def fan_in_bound(fan_in: int) -> float:
 def filled(
     value: int,
     *shape: int,
-    dtype: DType = dtypes.float32,
+    dtype: DType | None = None,
     device: str | Sequence[str] | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
     """A tensor of one small whole number, written by the host: no kernel is compiled for it."""
-    one = Tensor([value], dtype=dtype).data() if value else bytes(dtype.itemsize)
+    kind = dtype or dtypes.default_float
+    one = Tensor([value], dtype=kind).data() if value else bytes(kind.itemsize)
     data = bytes(one) * math.prod(shape)
-    tensor = Tensor(data, device=device, dtype=dtype, requires_grad=requires_grad)
+    tensor = Tensor(data, device=device, dtype=kind, requires_grad=requires_grad)
     return Tensor(tensor.reshape(shape), requires_grad=requires_grad)
