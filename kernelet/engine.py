@@ -22,6 +22,7 @@ from kernelet.holdings import (
     adopt,
     base_of_view,
     current_recorder,
+    exclusively,
     is_elsewhere,
     memories,
     overwritten,
@@ -220,6 +221,7 @@ def _given_memory(node: UOp) -> Buffer:
     return memories[part[0]].view(part[1] * itemsize, part[2] * itemsize)
 
 
+@exclusively
 def schedule(nodes: Sequence[UOp]) -> Schedule:
     """The kernels that realizing `nodes` would run."""
     wanted = _wanted(nodes)
@@ -240,6 +242,7 @@ def _schedule(prepared: Prepared) -> Schedule:
 # ---- running ----
 
 
+@exclusively
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """Compute `nodes` where needed; the views that hold them.
 

@@ -8,10 +8,13 @@ The graph does not know that memory exists: here is a weak map from nodes to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from kernelet import backends
@@ -23,6 +26,9 @@ from kernelet.kernelize.multi import spread
 from kernelet.launches import Step, memory_of, outputs_of
 from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Values:
@@ -54,12 +60,25 @@ class Values:
             recorder.outdated.discard(node)
 
     def __iter__(self) -> Iterator[UOp]:
-        return iter(list(self._views))
+        return iter([node for ref in self._views.keyrefs() if (node := ref()) is not None])
 
 
+# Which memory stands for what changes in one thread at a time.
+lock = threading.RLock()
 memories: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
 values = Values()
 stale: WeakSet[UOp] = WeakSet()
+
+
+def exclusively(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` under the lock: no other thread runs or writes graphs meanwhile."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock:
+            return function(*args, **kwargs)
+
+    return run
 
 
 def new_buffer(data: bytes | memoryview | None, size: int, dtype: DType, name: str) -> UOp:
@@ -81,7 +100,7 @@ def adopt(buffer: Buffer, size: int, dtype: DType) -> UOp:
 
 def node_over(buffer: Buffer, size: int, dtype: DType) -> UOp:
     """The BUFFER node that stands for memory now; a new one when there is none."""
-    for node, other in memories.items():
+    for node, other in buffer_nodes().items():
         same = other.whole is buffer.whole and other.offset == buffer.offset
         if same and node.arg.size == size and node.dtype is dtype:
             return node
@@ -100,7 +119,10 @@ def memory_if_current(node: UOp) -> Buffer | None:
 
 def buffer_nodes() -> dict[UOp, Buffer]:
     """All BUFFER nodes that stand for memory now."""
-    return dict(memories)
+    # Other threads make buffers meanwhile: a list of the keys is taken at once.
+    nodes = [ref() for ref in memories.keyrefs()]
+    found = {node: memories.get(node) for node in nodes if node is not None}
+    return {node: buffer for node, buffer in found.items() if buffer is not None}
 
 
 def parts_of(node: UOp) -> tuple[UOp, ...]:
@@ -166,7 +188,7 @@ def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
 
     Their values are about to change, so the nodes must not stand for them any longer.
     """
-    nodes = {n for n, b in memories.items() if id(b.whole) in blocks}
+    nodes = {n for n, b in buffer_nodes().items() if id(b.whole) in blocks}
     if not nodes:
         return []
     return [node for node in UOp.sink(*values, *roots).toposort() if node in nodes]

@@ -1,6 +1,8 @@
 """Nodes stand for memory only as long as it holds their value."""
 
 import struct
+import threading
+import time
 
 import pytest
 
@@ -74,3 +76,22 @@ def test_a_recorder_sees_what_runs_inside_its_block() -> None:
 def test_memory_has_one_node(size: int) -> None:
     node = floats(*range(size))
     assert holdings.node_over(holdings.memory(node), size, dtypes.float32) is node
+
+
+def test_an_exclusive_function_runs_in_one_thread_at_a_time() -> None:
+    inside: list[int] = []
+
+    @holdings.exclusively
+    def work(number: int) -> int:
+        inside.append(number)
+        time.sleep(0.001)
+        assert inside == [number]
+        return inside.pop()
+
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda n=n: found.append(work(n))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(8))

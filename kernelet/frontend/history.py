@@ -107,7 +107,10 @@ def sources_of(root: UOp) -> list[UOp]:
 
 def all_sources() -> list[UOp]:
     """What all expressions read that memory came from."""
-    return [source for known in list(_histories.values()) for source in known.src]
+    found = [
+        _histories.get(memory) for ref in _histories.keyrefs() if (memory := ref()) is not None
+    ]
+    return [source for known in found if known is not None for source in known.src]
 
 
 def _in_order(root: UOp) -> list[UOp]:

@@ -71,8 +71,9 @@ class TinyJit:
         with self._lock:
             inputs = read_inputs(instance, args, kwargs)
             known = self.captures.get(inputs.key)
-            if isinstance(known, Capture) and known.is_valid(inputs):
-                return known.replay(inputs)
+            with holdings.lock:
+                if isinstance(known, Capture) and known.is_valid(inputs):
+                    return known.replay(inputs)
             if not isinstance(known, FirstCall) or not known.can_be_captured:
                 call = functools.partial(self.function, *first, *args, **kwargs)
                 return self._run_first(call, inputs)

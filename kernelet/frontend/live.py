@@ -73,7 +73,7 @@ def register(tensor: Handle) -> None:
 
 def live_tensors() -> list[Handle]:
     """All tensors that exist now."""
-    return list(_live.values())
+    return [tensor for ref in _live.valuerefs() if (tensor := ref()) is not None]
 
 
 def note_change(tensor: Handle) -> None:
@@ -144,6 +144,7 @@ def without_detach(node: UOp) -> UOp:
 # ---- realizing ----
 
 
+@holdings.exclusively
 def realize(tensors: Iterable[Handle]) -> None:
     """Compute the tensors, and first whatever reads memory that this overwrites."""
     wanted = list(tensors)
@@ -298,6 +299,7 @@ def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
     return any(holdings.concerns(root, written, used) for root in roots)
 
 
+@holdings.exclusively
 def before_replay(written: set[int], used: set[int], followers: Collection[int]) -> None:
     """Get ready for launches behind the graph's back, which write to memory and use more of it.
 
@@ -333,6 +335,7 @@ def run_pending_writes() -> None:
     realize([tensor for tensor in live_tensors() if holdings.overwritten([tensor.uop])])
 
 
+@holdings.exclusively
 def rename(nodes: Iterable[UOp]) -> None:
     """Give these BUFFERs new nodes, and the tensors that stand for them."""
     renamed = {node: holdings.rename(node) for node in nodes}
