@@ -30,6 +30,7 @@ from kernelet.frontend.inplace import InPlace
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.normalization import Normalization
+from kernelet.frontend.packing import Packing
 from kernelet.frontend.primitives import (
     DeviceLike,
     DTypeLike,
@@ -103,6 +104,7 @@ class Tensor(
     Normalization,
     Losses,
     Hashing,
+    Packing,
     InPlace,
     Values,
     Casts,

@@ -79,6 +79,24 @@ def _hash(x: Array) -> Array:
     return np.array(list(hashlib.shake_128(padded).digest(16)))
 
 
+def _packable(draw: Draw) -> tuple[Any, ...]:
+    return draw.plain(draw.pick((8,), (3, 16), (0, 8))), draw.pick(1, 2, 4)
+
+
+def _packed(x: Array, width: int) -> Array:
+    """The bits of each number, one to an element, packed again by numpy."""
+    bits = x.astype(np.int64)[..., None] >> np.arange(width) & 1
+    rows = bits.reshape((*x.shape[:-1], x.shape[-1] * width)).astype(np.uint8)
+    return np.packbits(rows, axis=-1, bitorder="little")
+
+
+def _unpacked(x: Array, width: int) -> Array:
+    bits = np.unpackbits(x, axis=-1, bitorder="little").astype(np.int64)
+    places = 1 << np.arange(width)
+    places[-1] *= -1
+    return (bits.reshape((*x.shape[:-1], -1, width)) * places).sum(-1)
+
+
 def _slope(x: Tensor) -> Tensor:
     return (x * x).sum().gradient(x)[0]
 
@@ -194,5 +212,7 @@ ROWS = (
     Row("backward", _plain, lambda x: 2 * x + 3, None, FLOATS, False, call=_backward),
     Row("keccak", _texts, _hashed, None, ("uint8",), False),
     Row("hash", lambda draw: (draw.plain((4,)),), _hash, None, INTEGERS, False),
+    Row("pack_bits", _packable, _packed, None, INTEGERS, False),
+    Row("unpack_bits", _packable, _unpacked, None, ("uint8",), False),
     _fact("train", lambda: (True, False), lambda _: (), _training),
 )
