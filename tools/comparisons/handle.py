@@ -94,7 +94,7 @@ def _unpacked(x: Array, width: int) -> Array:
     bits = np.unpackbits(x, axis=-1, bitorder="little").astype(np.int64)
     places = 1 << np.arange(width)
     places[-1] *= -1
-    return (bits.reshape((*x.shape[:-1], -1, width)) * places).sum(-1)
+    return np.asarray((bits.reshape((*x.shape[:-1], -1, width)) * places).sum(-1))
 
 
 def _slope(x: Tensor) -> Tensor:
