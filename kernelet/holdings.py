@@ -138,7 +138,7 @@ def realized(node: UOp) -> UOp | None:
         chain.append(base)
         base = base.src[0]
     if base.op is Op.BUFFER:
-        return None if base in stale else node
+        return node if base in memories and base not in stale else None
     found = values.get(base)
     if found is None and isinstance(node.device, tuple):
         views = [realized(part) for part in parts_of(node)]

@@ -254,8 +254,24 @@ def test_misuse_is_told_by_name() -> None:
         vmap(lambda x: x, in_axes=None)(x)
     with pytest.raises(ArgumentError, match="in_axes has 1 axes for 2 arguments"):
         vmap(lambda x, y: x, in_axes=(0,))(x, x)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda x: x.tolist(),
+        lambda x: x.numpy(),
+        lambda x: x.sum().item(),
+        lambda x: bool(x.sum() > 0),
+        lambda x: x.nonzero(),
+        lambda x: x.realize(),
+        lambda x: x[x.argmax().item()],
+    ],
+)
+def test_no_element_of_a_batch_has_a_value_of_its_own(look: Callable) -> None:
     with pytest.raises(ArgumentError, match="inside vmap a tensor stands for every element"):
-        vmap(lambda x: x if x.sum().item() > 0 else -x)(x)
+        vmap(look)(Tensor([[1.0, 2.0]]))
+    assert vmap(lambda x: (repr(x), x)[1])(Tensor([[1.0]])).tolist() == [[1.0]]
 
 
 def test_a_batch_of_scalars_and_an_empty_batch() -> None:
