@@ -278,3 +278,24 @@ def test_a_batch_of_scalars_and_an_empty_batch() -> None:
     assert vmap(lambda x: x * 2)(Tensor([1.0, 2.0])).tolist() == [2.0, 4.0]
     assert vmap(lambda x: x.sum())(Tensor.zeros(0, 3)).shape == (0,)
     assert math.isclose(grad(lambda x: x.sum())(Tensor([1.0])).item(), 1.0)
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_checkpoint_trains_as_the_function_does(is_captured: bool) -> None:
+    x = rows(4, 3)
+
+    def losses(again: Callable) -> list[float]:
+        weights = [Tensor(rows(3, 3, seed=seed).numpy()) for seed in (1, 2)]
+
+        def step(x: Tensor) -> Tensor:
+            value, found = value_and_grad(lambda weights: network(again(block), weights, x))(
+                weights
+            )
+            for weight, slope in zip(weights, found, strict=True):
+                weight.assign(weight - 0.1 * slope)
+            return value.realize(*weights)
+
+        run = TinyJit(step) if is_captured else step
+        return [run(x).item() for _ in range(4)]
+
+    assert losses(checkpoint) == losses(lambda function: function)
