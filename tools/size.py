@@ -26,6 +26,7 @@ FOLDER_LIMITS = {
     "render": 1500,
     "runtime": 1800,
     ".": 900,
+    "compat": 1100,
     "nn": 2600,
     "array_api": 450,
 }

@@ -236,13 +236,13 @@ class _Writer:
             op in OP_TABLE and OP_TABLE[op].arity == count for op in pattern.ops
         )
         if not fixed and not at_root:
-            self.test([f"len({variable}.src) == {count}"])
+            self.test([f"len({variable}.src) {'>=' if pattern.is_open else '=='} {count}"])
         if count == 0:
             return []
         if at_root and isinstance(pattern.src, tuple):
             return [(source, f"s{i}") for i, source in enumerate(patterns)]
         names = [self.fresh("a") for _ in patterns]
-        unpacked = ", ".join(names) + ("," if count == 1 else "")
+        unpacked = ", ".join(names) + (", *_" if pattern.is_open else "," if count == 1 else "")
         if isinstance(pattern.src, tuple):
             self.line(f"{unpacked} = {variable}.src")
             return list(zip(patterns, names, strict=True))

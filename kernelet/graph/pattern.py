@@ -62,6 +62,7 @@ class UPat:
     name: str | None = None
     constant: bool = False  # a constant seen through views; `arg` and `name` are of its value
     typed: bool = False  # its dtype is the one of all nodes so marked, and `dtype` says which
+    is_open: bool = False  # more sources may follow those of `src`
 
     # ---- short forms ----
 

@@ -7,7 +7,7 @@ Out: the file at that path; DownloadError says what to do when it cannot be fetc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 
 from kernelet.base import trace
@@ -26,7 +26,7 @@ def fetch(url: str, path: str, checksum: str, unpack: Unpack = bytes) -> None:
     `checksum` is the sha256 of what `unpack` makes of the file.
     """
     try:
-        data = _read(url, os.path.basename(path))
+        data = read(url, os.path.basename(path))
         found = sha256(unpack(data)).hexdigest()
     except (OSError, EOFError, ValueError) as error:
         raise _failed(url, path, str(error)) from error
@@ -47,15 +47,16 @@ def _failed(url: str, path: str, found: str) -> DownloadError:
     )
 
 
-def _read(url: str, name: str) -> bytes:
-    """What is at the address, with a progress line when it takes long."""
+def read(url: str, name: str, headers: Mapping[str, str] | None = None) -> bytes:
+    """What is at the address, with a progress line when it takes long; OSError when nothing is."""
     # Importing it takes as long as importing the package, and most programs never download.
     import http.client  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
     pieces: list[bytes] = []
+    request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
             length = int(response.headers.get("Content-Length") or 0)
             with trace.Progress(f"downloading {name}", round(length / 1e6, 1), "MB") as progress:
                 while piece := response.read(_PIECE):

@@ -106,3 +106,11 @@ def test_empty_tensors_have_a_shape_and_a_type() -> None:
     x = Tensor.empty(2, 3, dtype=dtypes.int8)
     assert (x.shape, x.dtype) == (x.empty_like().shape, x.empty_like().dtype)
     assert x.numpy().shape == (2, 3)
+
+
+def test_everything_created_follows_the_default_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "default_float", dtypes.bfloat16)
+    creators = (Tensor.rand, Tensor.randn, Tensor.uniform, Tensor.kaiming_uniform, Tensor.eye)
+    for create in (*creators, Tensor.zeros, Tensor.ones, Tensor.empty):
+        assert create(2, 2).dtype is dtypes.bfloat16
+    assert Tensor.linspace(0, 1, 3).dtype is dtypes.bfloat16
