@@ -16,6 +16,7 @@ from typing import Self
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.elementwise import Elementwise, reversed_operator
+from kernelet.frontend.gradient import cosine
 from kernelet.frontend.primitives import Primitives, is_scalar
 from kernelet.graph.ops import Op
 
@@ -215,11 +216,15 @@ class Functions(Elementwise):
 
     def cos(self) -> Self:
         """``np.cos(x)``."""
-        return (self._floating() + math.pi / 2).sin()
+        value = self._floating()
+        wide = value.cast(dtypes.float32) if value.dtype.itemsize < 4 else value
+        return self._wrap(cosine(wide.uop)).cast(value.dtype)._known_as("cos", value)
 
     def tan(self) -> Self:
         """``np.tan(x)``."""
-        return self.sin() / self.cos()
+        value = self._floating()
+        wide = value.cast(dtypes.float32) if value.dtype.itemsize < 4 else value
+        return (wide.sin() / wide.cos()).cast(value.dtype)
 
     def atan(self) -> Self:
         """``np.arctan(x)``."""
@@ -277,7 +282,8 @@ class Functions(Elementwise):
 
     def cosh(self) -> Self:
         """``np.cosh(x)``."""
-        return (self.exp() + (-self).exp()) * 0.5
+        grown = self.exp()
+        return (grown + grown.reciprocal()) * 0.5
 
     def tanh(self) -> Self:
         """``np.tanh(x)``."""
@@ -300,7 +306,7 @@ class Functions(Elementwise):
     def acosh(self) -> Self:
         """``np.arccosh(x)``."""
         value = self._floating()
-        root = ((value - 1) * (value + 1)).sqrt()
+        root = (value - 1).sqrt() * (value + 1).sqrt()
         far = _far_out(value.dtype)
         angle = (value > far).where(value.log() + _LOG_2, (value + root).log())
         return angle._known_as("acosh", value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import dtypes, round_to
 from kernelet.base.errors import GradientError
 from kernelet.base.helpers import argsort
 from kernelet.graph.movement import product_of, subtract_dims
@@ -263,6 +263,17 @@ def _after(node: UOp, gradient: UOp) -> Gradients:
     return gradient, *reversed(parts)
 
 
+def cosine(x: UOp) -> UOp:
+    """cos(x) from one sine: sin(pi / 2 - |x|) near 0, and 1 - 2 sin(x / 2)**2 further out."""
+    size = x.maximum(-x)
+    near = size < x.const_like(4.0)
+    # The difference is exact about the zero of the cosine, and then the rest of pi / 2 counts.
+    quarter = float(round_to(x.dtype, math.pi / 2))
+    rest = 6.123233995736766e-17 if x.dtype is dtypes.float64 else math.pi / 2 - quarter
+    sine = near.where((-size + quarter) + rest, x * 0.5).alu(Op.SIN)
+    return near.where(sine, 1 - sine * sine * 2)
+
+
 def _exp(x: UOp) -> UOp:
     return (x * (1 / math.log(2.0))).alu(Op.EXP2)
 
@@ -281,7 +292,8 @@ SLOPES: dict[Op | str, Callable[[UOp, UOp], UOp]] = {
     Op.SQRT: lambda value, x: _inverse(value) * 0.5,
     Op.EXP2: lambda value, x: value * math.log(2.0),
     Op.LOG2: lambda value, x: _inverse(x) * (1 / math.log(2.0)),
-    Op.SIN: lambda value, x: (x + math.pi / 2).alu(Op.SIN),
+    Op.SIN: lambda value, x: cosine(x),
+    "cos": lambda value, x: -x.alu(Op.SIN),
     # A maximum keeps the square from being fused with the difference: near 1 that would give
     # other digits than those of numpy and PyTorch, which round the square.
     "tanh": lambda value, x: 1 - (value * value).maximum(0),

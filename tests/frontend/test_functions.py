@@ -146,3 +146,20 @@ def test_inverse_hyperbolic_functions_of_large_halves() -> None:
     wide = x.astype(np.float32)
     np.testing.assert_allclose(Tensor(x).asinh().numpy(), np.arcsinh(wide), rtol=2e-3)
     np.testing.assert_allclose(Tensor(x).acosh().numpy(), np.arccosh(wide), rtol=2e-3)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 3e-7), (np.float64, 6e-16)])
+def test_cosines_keep_their_digits_at_their_zeros_and_far_out(dtype: type, rtol: float) -> None:
+    x = np.linspace(-1.58, 1.58, 101).astype(dtype)
+    far = np.array([-1e5, -300.5, 77.25, 1e4, 2.0**20], dtype)
+    for given in (x, far):
+        want = np.cos(given.astype(np.longdouble)).astype(np.float64)
+        np.testing.assert_allclose(Tensor(given).cos().numpy(), want, rtol=rtol)
+        angle = Tensor(given)
+        (slope,) = angle.sin().sum().gradient(angle)
+        np.testing.assert_allclose(slope.numpy(), want, rtol=rtol)
+
+
+def test_cosh_takes_unsigned_integers_and_acosh_is_nan_below_one() -> None:
+    assert Tensor([0, 1], dtype="uint8").cosh().tolist() == pytest.approx([1.0, math.cosh(1)])
+    assert math.isnan(Tensor([-3e38]).acosh().item())

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from tools.comparisons import activations, creation, elementwise, handle, losses, reductions
+from tools.comparisons import (
+    activations,
+    creation,
+    elementwise,
+    functions,
+    handle,
+    losses,
+    reductions,
+)
 
 TOPICS = {
     "handle": handle.ROWS,
     "creation": creation.ROWS,
     "elementwise": elementwise.ROWS,
+    "functions": functions.ROWS,
     "activations": activations.ROWS,
     "reductions": reductions.ROWS,
     "losses": losses.ROWS,
