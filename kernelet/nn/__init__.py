@@ -30,6 +30,7 @@ from kernelet.nn.normalization import (
     RMSNorm,
 )
 from kernelet.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from kernelet.nn.summaries import summary
 
 __all__ = [
     "BatchNorm",
@@ -68,4 +69,5 @@ __all__ = [
     "optim",
     "save_checkpoint",
     "state",
+    "summary",
 ]

@@ -28,6 +28,7 @@ Split = tuple[Tensor, Tensor, Tensor, Tensor]
 
 MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 FASHION_URL = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
+SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 
 # Each file and the sha256 of what is packed in it.
@@ -44,6 +45,7 @@ _FASHION_FILES = {
     "t10k-images-idx3-ubyte": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
     "t10k-labels-idx1-ubyte": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
 }
+_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 _CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 _CIFAR_FOLDER = "cifar-10-batches-bin"
@@ -101,6 +103,15 @@ def cifar(
         _extract(archive, folder)
         training, test = _cifar_files(folder)
     return (*_read_cifar(training, device), *_read_cifar(test, device))
+
+
+def tiny_shakespeare(base_url: str = SHAKESPEARE_URL) -> str:
+    """A million characters of plays."""
+    path = _present(data_folder(), "tinyshakespeare.txt")
+    if path is None:
+        path = os.path.join(data_folder(), "tinyshakespeare.txt")
+        fetch(f"{base_url.rstrip('/')}/input.txt", path, _SHAKESPEARE_SHA256)
+    return _read(path).decode()
 
 
 def _present(folder: str, name: str) -> str | None:

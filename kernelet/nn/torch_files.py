@@ -42,6 +42,8 @@ _STORAGES: dict[str, DType] = {
 _DTYPES = {
     **{each.name: each for each in _STORAGES.values()},
     **{each.name: each for each in (dtypes.uint16, dtypes.uint32, dtypes.uint64)},
+    "float8_e4m3fn": dtypes.fp8e4m3,
+    "float8_e5m2": dtypes.fp8e5m2,
 }
 
 

@@ -76,6 +76,22 @@ def test_packed_clothes_are_checked_as_they_come(folder, serve, monkeypatch):
         assert datasets.fashion_mnist(base_url=url)[0].shape == (5, 1, 28, 28)
 
 
+@pytest.mark.parametrize("pack", [True, False])
+def test_plays_are_read_packed_or_not(folder, pack):
+    data = gzip.compress(b"O Romeo") if pack else b"O Romeo"
+    (folder / f"tinyshakespeare.txt{'.gz' if pack else ''}").write_bytes(data)
+    assert datasets.tiny_shakespeare(base_url=NO_SERVER) == "O Romeo"
+
+
+def test_missing_plays_are_downloaded_once(folder, serve, monkeypatch):
+    (folder / "published").mkdir()
+    (folder / "published" / "input.txt").write_bytes(b"O Romeo")
+    monkeypatch.setattr(datasets, "_SHAKESPEARE_SHA256", sha256(b"O Romeo").hexdigest())
+    with serve(folder / "published") as url:
+        assert datasets.tiny_shakespeare(base_url=url) == "O Romeo"
+    assert datasets.tiny_shakespeare(base_url=NO_SERVER) == "O Romeo"
+
+
 def test_missing_digits_are_downloaded_once(folder, serve):
     write_mnist(folder / "published")
     files = {}

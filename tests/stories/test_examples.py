@@ -56,6 +56,54 @@ def test_the_network_of_the_mnist_example_learns(tmp_path):
     assert float(shown.split("test accuracy ")[-1].split(" ")[0]) > 95
 
 
+def write_colors(folder):
+    """CIFAR-10's files with a color for each class."""
+    folder.mkdir(parents=True)
+    draw = random.Random(0)
+    for name, count in (("data_batch_1", 400), ("test_batch", 100)):
+        rows = []
+        for at in range(count):
+            label = at % 10
+            color = (25 * label, 255 - 25 * label, 120 * (label % 3))
+            planes = b"".join(
+                bytes(max(0, each - draw.randrange(9)) for _ in range(1024)) for each in color
+            )
+            rows.append(bytes([label]) + planes)
+        (folder / f"{name}.bin").write_bytes(b"".join(rows))
+
+
+def losses(shown):
+    return [
+        float(line.split("loss ")[1].split(" ")[0]) for line in shown.splitlines() if "loss" in line
+    ]
+
+
+@pytest.mark.slow
+def test_the_network_of_the_cifar_example_learns(tmp_path):
+    write_colors(tmp_path / "cifar-10-batches-bin")
+    options = ("--epochs", "6", "--batch", "50", "--width", "4", "--rate", "0.05")
+    shown = run_example("cifar10.py", *options, KERNELET_DATA=str(tmp_path))
+    assert "steps/s" in shown
+    assert losses(shown)[-1] < losses(shown)[0]
+    assert float(shown.split("test accuracy ")[-1].split(" ")[0]) > 70
+
+
+@pytest.mark.slow
+def test_the_network_of_the_gpt_example_learns_and_writes(tmp_path):
+    draw = random.Random(0)
+    sentences = [f"the {each} sat.\n" for each in ("cat", "dog", "bird", "old man")]
+    text = "".join(draw.choice(sentences) for _ in range(800))
+    (tmp_path / "tinyshakespeare.txt.gz").write_bytes(gzip.compress(text.encode()))
+    options = ["--steps", "80", "--batch", "16", "--context", "16", "--width", "32"]
+    options += ["--layers", "1", "--heads", "2", "--letters", "40", "--rate", "0.01"]
+    shown = run_example("gpt.py", *options, KERNELET_DATA=str(tmp_path))
+    first, *_, last = losses(shown)
+    assert last < first / 3
+    written = shown.split("of training\n\n")[1]
+    assert len(written) >= 40
+    assert "sat." in written
+
+
 def test_the_rule_example_shortens_the_graph():
     shown = run_example("custom_rule.py")
     assert "before: 15 nodes" in shown
