@@ -22,13 +22,14 @@ from kernelet.frontend import live, random
 from kernelet.frontend.results import (
     Argument,
     Result,
+    Spread,
     exchanged,
     held_elsewhere,
     mapped,
     node_of_result,
     tensors_in,
 )
-from kernelet.frontend.signature import Inputs, binds_in_dim, binds_of, form_of_tensor
+from kernelet.frontend.signature import Inputs, Part, binds_in_dim, binds_of, realized
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -61,9 +62,8 @@ def finish(result: object, mark: int, inputs: Sequence[Tensor]) -> list[Tensor]:
 class FirstCall:
     """What the first call with a signature shows of a function: what it writes.
 
-    `inputs_written` are numbers of inputs, `written` memory from before the call, which is no
-    input's where it is `written_elsewhere`; `writers` are the tensors that show what is written.
-    A function that uses tensors of several devices is not captured: it runs at every call.
+    `inputs_written` are numbers of parts of inputs, `written` memory from before the call, which is
+    no input's where it is `written_elsewhere`; `writers` are the tensors that show what is written.
     """
 
     def __init__(self, call: Callable[[], object], inputs: Inputs) -> None:
@@ -73,18 +73,20 @@ class FirstCall:
         with holdings.recording(recorder):
             self.result = call()
             left = finish(self.result, mark, inputs.tensors)
-        rows = enumerate(zip(inputs.tensors, before, strict=True))
-        self.inputs_written = {n for n, (tensor, node) in rows if tensor.uop is not node}
-        changed = [*left, *[inputs.tensors[n] for n in self.inputs_written]]
+        pairs = zip(inputs.tensors, before, strict=True)
+        is_written = [tensor.uop is not node for tensor, node in pairs]
+        numbers = enumerate(inputs.parts)
+        self.inputs_written = {number for number, part in numbers if is_written[part.tensor]}
+        changed = [
+            *left,
+            *[t for t, is_it in zip(inputs.tensors, is_written, strict=True) if is_it],
+        ]
         self.writers = weakref.WeakValueDictionary({id(tensor): tensor for tensor in changed})
-        given = {id(buffer) for buffer, _ in inputs.given}
+        given = {id(part.given[0]) for part in inputs.parts}
         written = {id(buffer): buffer for buffer in _written_by(recorder)}
         self.written = [buffer for number, buffer in written.items() if number in blocks]
         self.written_elsewhere = written.keys() & blocks - given
         used = UOp.sink(*recorder.roots).toposort()
-        nodes = (*used, *[tensor.uop for tensor in tensors_in(self.result)])
-        is_spread = any(isinstance(node.device, tuple) for node in nodes)
-        self.can_be_captured = not (inputs.is_spread or is_spread)
         # A parameter that was never computed would be computed anew by every replay.
         live.realize([t for t in live.live_tensors() if t.born < mark and _is_lazy_part(t, used)])
 
@@ -94,30 +96,29 @@ class FirstCall:
         Returns copies that must live until the call is over.
         """
         live.run_pending_writes()
-        numbers = [n for n, (b, _) in enumerate(inputs.given) if id(b) in self.written_elsewhere]
-        apart = [_set_apart(inputs, number) for number in numbers]
+        found = [part for part in inputs.parts if id(part.given[0]) in self.written_elsewhere]
+        apart = [_set_apart(part) for part in found]
         blocks = {id(buffer) for buffer in self.written}
-        blocks |= {id(inputs.given[n][0]) for n in self.inputs_written}
+        blocks |= {id(inputs.parts[n].given[0]) for n in self.inputs_written}
         writers = {*self.writers, *_ids_of_written(inputs, self.inputs_written)}
         live.before_replay(blocks, blocks, writers)
-        inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
+        inputs.see_again()
         return apart
 
 
 def _ids_of_written(inputs: Inputs, numbers: Collection[int]) -> set[int]:
     """The tensors that show what is written to inputs: these, and what they are views of."""
-    tensors = [inputs.tensors[n] for n in numbers]
+    tensors = [inputs.tensors[inputs.parts[n].tensor] for n in numbers]
     views = [(tensor, *[view for view, _ in tensor.views_above()]) for tensor in tensors]
     return {id(each) for row in views for each in row}
 
 
-def _set_apart(inputs: Inputs, number: int) -> Tensor:
-    """Let an input stand for a copy: its memory is written for another reason."""
-    node = inputs.forms[number].memory_node(inputs.tensors[number].uop)
-    apart = Tensor(UOp(Op.CONTIGUOUS, node.dtype, (node,)))
+def _set_apart(part: Part) -> Tensor:
+    """Let a part of an input stand for a copy: its memory is written for another reason."""
+    apart = Tensor(UOp(Op.CONTIGUOUS, part.node.dtype, (part.memory_node,)))
     live.realize([apart])
     memory = holdings.memory(split_view(apart.uop)[1])
-    inputs.given[number] = (memory.whole, memory.offset)
+    part.given = (memory.whole, memory.offset)
     return apart
 
 
@@ -143,8 +144,8 @@ class Capture:
         # Ids of whole buffers that stay the same; the launches keep them alive.
         self._used: set[int] = set()
         self._written: set[int] = set()
-        # The tensors that stand for such memory, and which block of it.
-        self._standing: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        # The tensors that stand for such memory, and which blocks of it.
+        self._standing: dict[int, tuple[weakref.ref[Tensor], set[int]]] = {}
         # What the function keeps: tensors, and gradients with those that they belong to.
         self._left: list[weakref.ref[Tensor]] = []
         self._gradients: list[tuple[weakref.ref[Tensor], Tensor]] = []
@@ -163,7 +164,7 @@ class Capture:
         self._mark = live.now()
         written, own = self._written, set()
         if self._inputs_written:
-            given = [inputs.given[n][0] for n in sorted(self._inputs_written)]
+            given = [inputs.parts[n].given[0] for n in sorted(self._inputs_written)]
             if [ref() for ref in self._seen] != given:
                 # What reads this memory was never looked at.
                 self._seen = [weakref.ref(buffer) for buffer in given]
@@ -173,7 +174,7 @@ class Capture:
         for tensor in changed:
             known = self._standing.get(id(tensor))
             if known is not None and known[0]() is tensor:
-                if _has_moved(tensor, known[1]):
+                if _blocks_of(tensor) != known[1]:
                     return self._take_care(inputs)
             elif id(tensor) not in own and live.needs_care(tensor, written, self._used):
                 return self._take_care(inputs)
@@ -182,28 +183,26 @@ class Capture:
     def _take_care(self, inputs: Inputs) -> bool:
         """Keep the values of tensors that the launches would change; see whether all moved."""
         numbers = self._inputs_written
-        written = self._written | {id(inputs.given[n][0]) for n in numbers}
+        written = self._written | {id(inputs.parts[n].given[0]) for n in numbers}
         # Those that stand for what replays write follow them.
-        rows = [(ref(), block) for ref, block in self._standing.values()]
-        followers = {id(t) for t, block in rows if t is not None and block in self._written}
+        rows = [(ref(), blocks) for ref, blocks in self._standing.values()]
+        followers = {id(t) for t, blocks in rows if t is not None and blocks & self._written}
         followers |= _ids_of_written(inputs, numbers)
         live.before_replay(written, self._used | written, followers)
-        # The nodes of the inputs may be others now.
-        inputs.forms = [form_of_tensor(tensor) for tensor in inputs.tensors]
-        for number, (ref, block) in list(self._standing.items()):
+        inputs.see_again()
+        for number, (ref, blocks) in list(self._standing.items()):
             tensor = ref()
             if tensor is None:
                 del self._standing[number]
-            elif _has_moved(tensor, block):
+            elif _blocks_of(tensor) != blocks:
                 return False
         return True
 
     def replay(self, inputs: Inputs) -> object:
         """Run the launches on the memory of this call."""
         apart = self._resolve_conflicts(inputs)
-        given = inputs.given
-        if self._fresh:
-            given = [*given, *[(Buffer(each.device, each.nbytes), 0) for each in self._fresh]]
+        given = [part.given for part in inputs.parts]
+        given += [(Buffer(each.device, each.nbytes), 0) for each in self._fresh]
         if self._draws:
             random.refill(self._draws)
         values = {variable.arg.name: number for variable, number in inputs.variables.items()}
@@ -218,14 +217,14 @@ class Capture:
     def _resolve_conflicts(self, inputs: Inputs) -> list[Tensor]:
         """Set inputs apart that lie in memory which the launches write for another reason."""
         apart = []
-        for number, (buffer, _) in enumerate(inputs.given):
-            if id(buffer) in self._used and number in self._inputs_written:
+        for number, part in enumerate(inputs.parts):
+            if id(part.given[0]) in self._used and number in self._inputs_written:
                 raise JitError(
-                    f"TinyJit (jit): the function writes to tensor {number} of its arguments, "
+                    f"TinyJit (jit): the function writes to tensor {part.tensor} of its arguments, "
                     "which is also a tensor that it keeps. Give it another one."
                 )
-            if id(buffer) in self._written:
-                apart.append(_set_apart(inputs, number))
+            if id(part.given[0]) in self._written:
+                apart.append(_set_apart(part))
         return apart
 
     # ---- capturing ----
@@ -279,7 +278,7 @@ class Capture:
 
     def _check(self, work: _Capturing, places: Places, writes: set[int]) -> None:
         """Refuse what a replay would do otherwise than the function."""
-        blocks = [id(buffer) for buffer, _ in work.inputs.given]
+        blocks = [id(part.given[0]) for part in work.inputs.parts]
         known = {n for n, block in enumerate(blocks) if block in self._used}
         if any(n in self._inputs_written or blocks[n] in self._written for n in known):
             raise JitError(
@@ -309,11 +308,10 @@ class Capture:
 
     def _note_standing(self, returned: set[int]) -> None:
         for tensor in live.live_tensors():
-            base = _base_in_memory(tensor)
-            if base is None or id(tensor) in returned or not holdings.lies_in(base, self._used):
-                continue
-            assert isinstance(tensor, Tensor)
-            self._standing[id(tensor)] = (weakref.ref(tensor), id(holdings.memory(base).whole))
+            blocks = _blocks_of(tensor)
+            if blocks & self._used and id(tensor) not in returned:
+                assert isinstance(tensor, Tensor)
+                self._standing[id(tensor)] = weakref.ref(tensor), blocks
 
 
 class _Capturing:
@@ -329,18 +327,21 @@ class _Capturing:
         self._leaves: list[Buffer] = []
         self._left: list[weakref.ref[Tensor]] = []
         nodes: dict[tuple[int, int, int], UOp] = {}
-        made: dict[int, Tensor] = {}
-        rows = zip(inputs.tensors, inputs.given, inputs.forms, strict=True)
-        for tensor, (buffer, start), form in rows:
+        views: list[list[UOp]] = [[] for _ in inputs.tensors]
+        for part in inputs.parts:
+            (buffer, start), form = part.given, part.form
             place = (id(buffer), start, form.nbytes)
             if place not in nodes:
-                part = buffer.view(start, form.nbytes)
-                nodes[place] = holdings.adopt(part, form.size, form.base.dtype)
+                block = buffer.view(start, form.nbytes)
+                nodes[place] = holdings.adopt(block, form.size, form.base.dtype)
+            views[part.tensor].append(substitute(form.over(nodes[place]), inputs.binds))
+            self._leaves.append(holdings.memory(nodes[place]))
+        made: dict[int, Tensor] = {}
+        for tensor, own in zip(inputs.tensors, views, strict=True):
             if id(tensor) not in made:
-                node = substitute(form.over(nodes[place]), inputs.binds)
+                node = _with_views(realized(tensor), own)
                 made[id(tensor)] = Tensor(node, requires_grad=tensor.required)
             self.tensors.append(made[id(tensor)])
-            self._leaves.append(holdings.memory(nodes[place]))
         self._placed = [tensor.uop for tensor in self.tensors]
         self.recorder.forget_values()
         self.recorder.inputs = self._leaves
@@ -356,8 +357,7 @@ class _Capturing:
         self._left = [weakref.ref(tensor) for tensor in left if tensor.born > self.mark]
         copied = []
         for tensor in left:
-            base = _base_in_memory(tensor)
-            if base is not None and holdings.memory(base) in self._leaves:
+            if any(memory in self._leaves for memory in _memory_of(tensor)):
                 tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
                 copied.append(tensor)
         live.realize(copied)
@@ -371,18 +371,18 @@ class _Capturing:
     def written(self) -> set[int]:
         """The numbers of the inputs that were written; the caller's tensors show it."""
         found = set()
-        for number, tensor in enumerate(self.tensors):
-            if tensor.uop is self._placed[number]:
+        for number, part in enumerate(self.inputs.parts):
+            tensor = self.tensors[part.tensor]
+            if tensor.uop is self._placed[part.tensor]:
                 continue
-            base = _base_in_memory(tensor)
-            if base is None or holdings.memory(base) is not self._leaves[number]:
+            if self._leaves[number] not in _memory_of(tensor):
                 raise JitError(
-                    f"TinyJit (jit): the function replaces tensor {number} of its arguments, which "
-                    "cannot be written in place, as it repeats elements. Return the new value."
+                    f"TinyJit (jit): the function replaces tensor {part.tensor} of its arguments, "
+                    "which cannot be written in place, as it repeats elements. Return the new value."
                 )
             found.add(number)
-        live.rename({self.inputs.forms[number].base for number in found})
-        self.inputs.forms = [form_of_tensor(tensor) for tensor in self.inputs.tensors]
+        live.rename({self.inputs.parts[number].form.base for number in found})
+        self.inputs.see_again()
         return found
 
     def find_fresh(self, results: Sequence[Tensor], shared: set[int]) -> None:
@@ -390,10 +390,9 @@ class _Capturing:
         made = {id(buffer) for buffer in _written_by(self.recorder)} - self.blocks.keys()
         own = {id(tensor) for tensor in results if tensor.born > self.mark} - shared
         for tensor in live.live_tensors():
-            base = _base_in_memory(tensor)
-            if base is not None and id(tensor) not in own:
-                made.discard(id(holdings.memory(base).whole))
-        found = [holdings.memory(split_view(tensor.uop)[1]).whole for tensor in results]
+            if id(tensor) not in own:
+                made -= _blocks_of(tensor)
+        found = [memory.whole for tensor in results for memory in _memory_of(tensor)]
         self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
 
     def place_of(self, buffer: Buffer) -> Place | None:
@@ -420,19 +419,27 @@ class _Capturing:
             written.update(memory[:outputs])
         return False
 
-    def result_of(self, tensor: Tensor) -> Result:
+    def result_of(self, tensor: Tensor) -> Result | Spread:
         """How a replay makes a returned tensor."""
-        binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
-        views, base = split_view(substitute(tensor.uop, binds) if binds else tensor.uop)
+        node = tensor.uop
+        views = node.src if node.op is Op.MULTI else (node,)
+        found = [self._result(view) for view in views]
+        own = []
+        for each, view in zip(found, views, strict=True):
+            is_input = each.place is not None and each.place.number < len(self._leaves)
+            # The leaf of an input was for the captured call alone.
+            own.append(node_of_result(each, self.inputs, (), {}) if is_input else view)
+        tensor.uop = _with_views(node, own)
+        return Spread(tuple(found), node.arg) if node.op is Op.MULTI else found[0]
+
+    def _result(self, node: UOp) -> Result:
+        binds = {bind: bind.src[0] for bind in binds_of(node)}
+        views, base = split_view(substitute(node, binds) if binds else node)
         buffer = holdings.memory(base)
         place = self.place_of(buffer)
         if place is None:
             return Result(None, (*views,), base, buffer, base.arg.size, base.dtype)
-        found = Result(place, (*views,), None, None, base.arg.size, base.dtype)
-        if place.number < len(self._leaves):
-            # The leaf was for the captured call alone.
-            tensor.uop = node_of_result(found, self.inputs, (), {})
-        return found
+        return Result(place, (*views,), None, None, base.arg.size, base.dtype)
 
 
 def _filled(
@@ -443,7 +450,7 @@ def _filled(
     Not a function inside of a function: one that calls itself is a cycle, and would keep the memory
     of each call until the garbage collector comes by.
     """
-    if isinstance(value, Result):
+    if isinstance(value, Result | Spread):
         return Tensor(node_of_result(value, inputs, memory, leaves))
     if isinstance(value, Argument):
         return inputs.tensors[value.number]
@@ -458,7 +465,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
     Beside it the memory of results that stays the same.
     """
     arguments = {id(tensor): n for n, tensor in enumerate(work.tensors)}
-    found: dict[int, Result] = {}
+    found: dict[int, Result | Spread] = {}
 
     def visit(value: object) -> object:
         if isinstance(value, UOp):
@@ -474,15 +481,23 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
         return found[id(value)]
 
     structure = visit(result)
-    return structure, [each.buffer for each in found.values() if each.buffer is not None]
+    parts = [
+        p for each in found.values() for p in (each.parts if isinstance(each, Spread) else (each,))
+    ]
+    return structure, [part.buffer for part in parts if part.buffer is not None]
 
 
-def _base_in_memory(tensor: live.Handle) -> UOp | None:
-    """The BUFFER that holds the value of a tensor; None when there is none."""
+def _with_views(node: UOp, views: Sequence[UOp]) -> UOp:
+    """The node of a computed tensor over other views of memory, one for each of its devices."""
+    return node.replace(src=tuple(views)) if node.op is Op.MULTI else views[0]
+
+
+def _memory_of(tensor: live.Handle) -> list[Buffer]:
+    """The memory that holds the value of a tensor, on each of its devices; none when there is none."""
     node = holdings.realized(tensor.uop)
-    return None if node is None else split_view(node)[1]
+    return [] if node is None else [holdings.memory(base) for base in live.bases_of(node)]
 
 
-def _has_moved(tensor: Tensor, block: int) -> bool:
-    base = _base_in_memory(tensor)
-    return base is None or not holdings.lies_in(base, {block})
+def _blocks_of(tensor: live.Handle) -> set[int]:
+    """The ids of the whole buffers that hold the value of a tensor."""
+    return {id(memory.whole) for memory in _memory_of(tensor)}

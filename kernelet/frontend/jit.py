@@ -74,7 +74,7 @@ class TinyJit:
             with holdings.lock:
                 if isinstance(known, Capture) and known.is_valid(inputs):
                     return known.replay(inputs)
-            if not isinstance(known, FirstCall) or not known.can_be_captured:
+            if not isinstance(known, FirstCall):
                 call = functools.partial(self.function, *first, *args, **kwargs)
                 return self._run_first(call, inputs)
 

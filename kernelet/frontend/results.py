@@ -18,6 +18,7 @@ from kernelet import holdings
 from kernelet.base.dtype import DType
 from kernelet.frontend.signature import Inputs
 from kernelet.frontend.tensor import Tensor
+from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import apply_view, substitute
 from kernelet.launches import Place
@@ -47,10 +48,21 @@ class Result:
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A returned tensor on several devices: what each has, and the axis along which it is cut."""
+
+    parts: tuple[Result, ...]
+    axis: int | None
+
+
 def node_of_result(
-    result: Result, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
+    result: Result | Spread, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
 ) -> UOp:
     """The node of a returned tensor in one call; results on the same memory share their leaf."""
+    if isinstance(result, Spread):
+        parts = [node_of_result(part, inputs, memory, leaves) for part in result.parts]
+        return UOp(Op.MULTI, parts[0].dtype, tuple(parts), result.axis)
     place = result.place
     if place is None:
         assert result.base is not None
@@ -58,8 +70,8 @@ def node_of_result(
         leaf = result.base
         if holdings.memory_if_current(leaf) is None:
             leaf = holdings.node_over(result.buffer, result.size, result.dtype)
-    elif place.number < len(inputs.tensors):
-        leaf = inputs.forms[place.number].memory_node(inputs.tensors[place.number].uop)
+    elif place.number < len(inputs.parts):
+        leaf = inputs.parts[place.number].memory_node
     else:
         if place not in leaves:
             leaves[place] = holdings.adopt(memory[place.number], result.size, result.dtype)

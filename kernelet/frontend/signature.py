@@ -50,34 +50,52 @@ class Form:
         param = next(node for node in self.view.toposort() if node.op is Op.PARAM)
         return substitute(self.view, {param: leaf})
 
-    def memory_node(self, node: UOp) -> UOp:
-        """The memory as a flat node; `node` is the one that has this form."""
-        if self.size == self.base.arg.size:
-            return self.base
-        return UOp(Op.RESHAPE, node.dtype, (live.without_detach(node),), (self.size,))
+
+@dataclass(slots=True)
+class Part:
+    """The memory of a tensor on one of its devices.
+
+    `node` is a view of it, `tensor` the number of the tensor among the inputs.
+    """
+
+    tensor: int
+    node: UOp
+    form: Form
+    given: Given
+
+    @property
+    def memory_node(self) -> UOp:
+        """The memory as a flat node."""
+        form = self.form
+        if form.size == form.base.arg.size:
+            return form.base
+        return UOp(Op.RESHAPE, self.node.dtype, (live.without_detach(self.node),), (form.size,))
 
 
 @dataclass(slots=True)
 class Inputs:
-    """What one call was given. `given[n]` is the memory of the n-th tensor, and where it begins.
+    """What one call was given: tensors, and the memory that each has on each of its devices.
 
-    `overlapping` are the numbers of tensors that share a part of their memory with another,
-    `is_spread` says that there are tensors of several devices too, which are not listed.
+    `overlapping` are the numbers of parts that share some of their memory with another.
     """
 
     key: tuple[object, ...] = ()
     tensors: list[Tensor] = field(default_factory=list)
-    forms: list[Form] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     variables: dict[UOp, int] = field(default_factory=dict)
     objects: list[object] = field(default_factory=list)
     overlapping: set[int] = field(default_factory=set)
-    is_spread: bool = False
 
     @property
     def binds(self) -> dict[UOp, UOp]:
         """The variables with their values."""
         return {variable: variable.bind(number) for variable, number in self.variables.items()}
+
+    def see_again(self) -> None:
+        """Note the nodes that stand for the memory now."""
+        views = [view for tensor in self.tensors for view in views_of(tensor)]
+        for part, view in zip(self.parts, views, strict=True):
+            part.node, part.form = view, form_of(view)
 
 
 def read_inputs(
@@ -107,10 +125,7 @@ class _Reader:
     def read(self, value: object, name: object) -> None:
         """Add an argument, and all inside it, to the signature."""
         key = self.key
-        if isinstance(value, Tensor) and isinstance(value.device, tuple):
-            self.inputs.is_spread = True
-            key += (Tensor, value.required, value.device, value.shape, value.dtype)
-        elif isinstance(value, Tensor):
+        if isinstance(value, Tensor):
             self.inputs.tensors.append(value)
             key += (Tensor, value.required)
         elif isinstance(value, _PLAIN):
@@ -175,42 +190,42 @@ class _Reader:
     def finish(self) -> Inputs:
         """Realize the tensors and add their form to the signature."""
         inputs = self.inputs
-        if not all(self._add(tensor.uop) for tensor in inputs.tensors):
-            inputs.forms, inputs.given = [], []
+        if not all(self._add(number, tensor.uop) for number, tensor in enumerate(inputs.tensors)):
+            inputs.parts = []
             live.realize(inputs.tensors)
-            for tensor in inputs.tensors:
-                node = holdings.realized(tensor.uop)
-                assert node is not None
-                form_of(node)
-                self._add(node)
-        self.key += [form.view for form in inputs.forms]
-        if len({id(buffer) for buffer, _ in inputs.given}) < len(inputs.tensors):
+            for number, tensor in enumerate(inputs.tensors):
+                self._add(number, realized(tensor))
+        self.key += [part.form.view for part in inputs.parts]
+        if len(inputs.parts) > len(inputs.tensors):
+            self.key += [realized(tensor).arg for tensor in inputs.tensors if is_spread(tensor)]
+        if len({id(part.given[0]) for part in inputs.parts}) < len(inputs.parts):
             self._compare_places()
         inputs.key = tuple(self.key)
         return inputs
 
-    def _add(self, node: UOp) -> bool:
-        """Note how a view of memory lies in it; False for any other node."""
-        form = node.cache.get("form")
-        if form is None:
-            if split_view(node)[1].op is not Op.BUFFER:
+    def _add(self, number: int, node: UOp) -> bool:
+        """Note how views of memory lie in it; False for any other node."""
+        for view in node.src if node.op is Op.MULTI else (node,):
+            form = view.cache.get("form")
+            if form is None:
+                if split_view(view)[1].op is not Op.BUFFER:
+                    return False
+                form = form_of(view)
+            memory = holdings.memory_if_current(form.base)
+            if memory is None:
                 return False
-            form = form_of(node)
-        memory = holdings.memory_if_current(form.base)
-        if memory is None:
-            return False
-        for bind in form.binds:
-            self._note(bind)
-        self.inputs.forms.append(form)
-        self.inputs.given.append((memory.whole, memory.offset + form.start))
+            for bind in form.binds:
+                self._note(bind)
+            given = memory.whole, memory.offset + form.start
+            self.inputs.parts.append(Part(number, view, form, given))
         return True
 
     def _compare_places(self) -> None:
         """Memory given twice is another function than two memories."""
         inputs = self.inputs
         places = [
-            (id(buffer), start, start + form.nbytes)
-            for (buffer, start), form in zip(inputs.given, inputs.forms, strict=True)
+            (id(part.given[0]), part.given[1], part.given[1] + part.form.nbytes)
+            for part in inputs.parts
         ]
         self.key.append(tuple([places.index(place) for place in places]))
         for number, (buffer, begin, end) in enumerate(places):
@@ -221,11 +236,22 @@ class _Reader:
         self.key.append(tuple(sorted(inputs.overlapping)))
 
 
-def form_of_tensor(tensor: Tensor) -> Form:
-    """How a computed tensor lies in memory."""
+def realized(tensor: Tensor) -> UOp:
+    """The node of a computed tensor: a view of memory, or MULTI over one on each device."""
     node = holdings.realized(tensor.uop)
     assert node is not None
-    return form_of(node)
+    return node
+
+
+def is_spread(tensor: Tensor) -> bool:
+    """Whether a tensor is on several devices."""
+    return isinstance(tensor.device, tuple)
+
+
+def views_of(tensor: Tensor) -> tuple[UOp, ...]:
+    """The views of memory that a computed tensor is, one for each of its devices."""
+    node = realized(tensor)
+    return node.src if node.op is Op.MULTI else (node,)
 
 
 def form_of(node: UOp) -> Form:

@@ -262,3 +262,87 @@ def test_a_captured_function_may_use_several_devices():
     doubled = TinyJit(lambda x: x * 2)
     for n in range(4):
         close(doubled(Tensor(A + n).shard(TWO, 0)), 2 * (A + n))
+
+
+def replayed(function, *makers, rounds=5):
+    """Compare a captured function with itself uncaptured; says how often it ran as Python."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(1)
+        return function(*arguments)
+
+    jit = TinyJit(counted)
+    kept = []
+    for number in range(rounds):
+        arguments = [make(number) for make in makers]
+        expected = function(*[make(number) for make in makers])
+        found = jit(*arguments)
+        kept.append((found, expected.numpy()))
+    for found, expected in kept:
+        close(found, expected)
+        assert found.device == kept[0][0].device
+    return len(calls)
+
+
+CAPTURED = {
+    "cut": lambda x: x * 2 + 1,
+    "whole": lambda x: x.sum(0),
+    "gathered": lambda x: x.to("PYTHON") * 2,
+    "cut otherwise": lambda x: x.shard(THREE, 0) + 1,
+    "a view of the argument": lambda x: x[:, 1:3],
+    "the argument itself": lambda x: x,
+    "a part on the way": lambda x: (x.contiguous() * 3).realize().flip(0) - x.mean(),
+    "random": lambda x: (x * 0 + Tensor.rand(4, 6, device=x.device) < 2).cast("float32"),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_functions_of_several_devices_are_captured(name, axis):
+    def make(number):
+        return Tensor(A + number).shard(TWO, axis).realize()
+
+    assert replayed(CAPTURED[name], make) == 2
+
+
+def test_a_function_that_spreads_its_argument_is_captured():
+    def make(number):
+        return Tensor(A + number).realize()
+
+    assert replayed(lambda x: x.to(TWO), make) == 2
+    assert replayed(lambda x: x.to(TWO) * 2, make) == 2
+    assert replayed(lambda x: x.shard(TWO, 1).sum(1).to("PYTHON:1"), make) == 2
+
+
+def test_captured_writes_reach_every_part():
+    total, calls = Tensor.zeros(4, 6).shard(TWO, 0).contiguous().realize(), []
+
+    @TinyJit
+    def add(x):
+        calls.append(1)
+        x.assign(x * 2)
+        total.assign(total + x)
+        return total.max()
+
+    for number in range(1, 6):
+        x = Tensor(np.full_like(A, number)).shard(TWO, 0).realize()
+        before = x + 0
+        assert add(x).item() == number * (number + 1)
+        close(x, np.full_like(A, 2 * number))
+        close(before, np.full_like(A, number))
+    close(total, np.full_like(A, 30))
+    assert len(calls) == 2
+
+
+def test_another_cut_is_another_capture():
+    calls = []
+
+    @TinyJit
+    def double(x):
+        calls.append(1)
+        return x * 2
+
+    for axis in (0, 1, None, 0, 1, None, 0, 1, None):
+        close(double(Tensor(A).shard(TWO, axis)), 2 * A)
+    assert len(calls) == 6

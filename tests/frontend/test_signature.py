@@ -4,7 +4,7 @@ import pytest
 
 from kernelet import Tensor, Variable, holdings
 from kernelet.base.errors import JitError
-from kernelet.frontend.signature import binds_in_dim, form_of_tensor, read_inputs
+from kernelet.frontend.signature import binds_in_dim, form_of, read_inputs
 
 
 def key(*arguments, **named):
@@ -50,12 +50,13 @@ def test_memory_that_is_given_twice_counts():
 
 def test_a_form_says_where_the_elements_lie():
     data = matrix(10)
-    part, column = form_of_tensor(data[2:5]), form_of_tensor(data[:, 1])
+    part, column = form_of(data[2:5].uop), form_of(data[:, 1].uop)
     assert (part.start, part.nbytes, part.size) == (2 * 16, 3 * 16, 12)
     assert (column.start, column.nbytes) == (0, 160)
     assert part.base is column.base
-    assert form_of_tensor(data).memory_node(data.uop) is part.base
-    assert part.memory_node(data[2:5].uop).shape == (12,)
+    whole, some = read_inputs(None, (data, data[2:5]), {}).parts
+    assert whole.memory_node is part.base
+    assert some.memory_node.shape == (12,)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_a_form_says_where_the_elements_lie():
 def test_neighbouring_rows_are_a_part_of_their_memory(view):
     data = Tensor([float(n) for n in range(40)]).reshape(10, 4).realize()
     tensor = view(data)
-    form = form_of_tensor(tensor)
+    form = form_of(tensor.uop)
     memory = holdings.memory(form.base).view(form.start, form.nbytes)
     values = memoryview(bytes(memory.copy_out())).cast("f").tolist()
     assert values == tensor.flatten().tolist()
