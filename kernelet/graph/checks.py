@@ -1,21 +1,50 @@
-"""What is wrong with one node of a tensor graph or of a kernel, if anything is.
+"""What nodes of each kind look like: their sources, dtype and payload, and what else must hold.
 
-In:  a node.
+In:  a node and its `Form`.
 Out: what is wrong, in words; None when it is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import NoneType, UnionType
 
-from kernelet.base.dtype import dtypes, round_to
-from kernelet.graph.infer import Dim, Shape
+from kernelet.base.dtype import DType, dtypes, round_to
+from kernelet.graph.infer import Dim
 from kernelet.graph.movement import normal_shape, product_of, subtract_dims
 from kernelet.graph.ops import COMPARISONS, MOVEMENT, OP_TABLE, Op
-from kernelet.graph.uop import BufferArg, ParamArg, ReduceArg, UOp, VariableArg
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of
 
 Check = Callable[[UOp], str | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """The number of sources (None: any), the class of the payload, the dtype, and one more check.
+
+    The dtype is a given one, that of source number `like`, or any.
+    """
+
+    sources: int | None
+    payload: type | UnionType = NoneType
+    more: Check | None = None
+    dtype: DType | None = None
+    like: int | None = None
+
+    def problem(self, node: UOp) -> str | None:
+        """What is wrong with a node."""
+        if self.sources is not None and len(node.src) != self.sources:
+            return f"it has {len(node.src)} sources, not {self.sources}"
+        if not isinstance(node.arg, self.payload):
+            name = getattr(self.payload, "__name__", self.payload)
+            return f"its payload is {node.arg!r}, not {name}"
+        wanted = self.dtype if self.like is None else node.src[self.like].dtype
+        if wanted is not None and node.dtype is not wanted:
+            return f"it is {node.dtype}, not {wanted}"
+        return self.more(node) if self.more is not None else None
+
 
 # ---- leaves ----
 
@@ -29,34 +58,20 @@ def check_constant(node: UOp) -> str | None:
     held = round_to(dtype, value)
     if held != value and value == value:
         return f"{dtype} cannot hold {value!r}; it would be {held!r}"
-    return check_no_sources(node)
+    return None
 
 
-def check_no_sources(node: UOp) -> str | None:
-    """A leaf."""
-    return f"it has {len(node.src)} sources, not 0" if node.src else None
-
-
-def check_memory(kind: type[BufferArg] | type[ParamArg]) -> Check:
-    """A checker of memory whose payload is a `kind`."""
-
-    def check(node: UOp) -> str | None:
-        if not isinstance(node.arg, kind):
-            return f"its payload is {node.arg!r}, not {kind.__name__}"
-        if node.arg.size < 0 or node.dtype.kind == "void":
-            return f"it has {node.arg.size} elements of {node.dtype}"
-        return check_no_sources(node)
-
-    return check
+def check_memory(node: UOp) -> str | None:
+    """Elements of some dtype; inside a kernel there is at least one."""
+    size, dtype = node.arg.size, node.dtype
+    is_right = size >= (node.op is Op.SCRATCH) and dtype.kind != "void"
+    return None if is_right else f"it has {size} elements of {dtype}"
 
 
 def check_variable(node: UOp) -> str | None:
-    """An index from a minimum to a maximum."""
-    if not isinstance(node.arg, VariableArg) or node.dtype is not dtypes.index:
-        return f"it is {node.dtype} with {node.arg!r}, not an index with VariableArg"
-    if node.arg.min > node.arg.max:
-        return f"no value is from {node.arg.min} to {node.arg.max}"
-    return check_no_sources(node)
+    """A minimum and a maximum."""
+    low, high = node.arg.min, node.arg.max
+    return None if low <= high else f"no value is from {low} to {high}"
 
 
 def check_bind(node: UOp) -> str | None:
@@ -70,9 +85,9 @@ def check_bind(node: UOp) -> str | None:
 
 def check_arange(node: UOp) -> str | None:
     """Integers along one axis."""
-    if len(node.shape) != 1 or not node.dtype.is_integer:
-        return f"it is {node.dtype} of shape {node.shape}, not integers along one axis"
-    return check_no_sources(node)
+    if len(node.shape) == 1 and node.dtype.is_integer:
+        return None
+    return f"it is {node.dtype} of shape {node.shape}, not integers along one axis"
 
 
 # ---- elementwise ----
@@ -81,26 +96,19 @@ _FLOAT_ONLY = frozenset({Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL, Op.FD
 _WHOLE_ONLY = frozenset({Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.TRUNCDIV, Op.TRUNCMOD})
 
 
-def check_elementwise(node: UOp) -> str | None:
-    """Number, dtypes and lanes of the sources."""
-    op, dtype = node.op, node.dtype
-    arity = OP_TABLE[op].arity
-    if len(node.src) != arity:
-        return f"it has {len(node.src)} sources, not {arity}"
-    if node.arg is not None:
-        return f"it has the payload {node.arg!r}"
-    if any(source.dtype.lanes != dtype.lanes for source in node.src):
-        return f"its lanes are {dtype.lanes}, those of its sources {_dtypes(node.src)}"
+def _elementwise(node: UOp) -> str | None:
+    op, dtype, values = node.op, node.dtype, node.src
+    if any(source.dtype.lanes != dtype.lanes for source in values):
+        return f"its lanes are {dtype.lanes}, those of its sources {_dtypes(values)}"
     if op in (Op.CAST, Op.BITCAST):
-        old = node.src[0].dtype
+        old = values[0].dtype
         if op is Op.BITCAST and old.itemsize != dtype.itemsize:
             return f"{old} and {dtype} are not of the same width"
         return "it has no dtype" if dtype.kind == "void" else None
-    values = node.src
     if op is Op.WHERE:
-        if not node.src[0].dtype.is_bool:
-            return f"its condition is {node.src[0].dtype}, not bool"
-        values = node.src[1:]
+        if not values[0].dtype.is_bool:
+            return f"its condition is {values[0].dtype}, not bool"
+        values = values[1:]
     if any(value.dtype is not values[0].dtype for value in values):
         return f"its sources are {_dtypes(values)}, not alike"
     expected = dtypes.bool.vec(dtype.lanes) if op in COMPARISONS else values[0].dtype
@@ -108,37 +116,37 @@ def check_elementwise(node: UOp) -> str | None:
         return f"it is {dtype}, its sources make {expected}"
     if op in _FLOAT_ONLY and not dtype.is_float:
         return f"{op.name} is for floats, not {dtype}"
-    if op in _WHOLE_ONLY and dtype.is_float:
-        return f"{op.name} is not for floats"
-    return None
+    return f"{op.name} is not for floats" if op in _WHOLE_ONLY and dtype.is_float else None
 
 
 def _dtypes(nodes: Iterable[UOp]) -> str:
     return ", ".join(repr(node.dtype) for node in nodes)
 
 
-def check_over_tensors(node: UOp) -> str | None:
+def _over_tensors(node: UOp) -> str | None:
     """An elementwise op on tensors of one shape on one device."""
-    problem = check_elementwise(node)
-    if problem is not None:
-        return problem
     if any(source.shape != node.shape for source in node.src):
         shapes = {normal_shape(source.shape) for source in node.src}
         if len(shapes) > 1:
             return f"the shapes of its sources differ: {', '.join(map(str, shapes))}"
     devices = {source.device for source in node.src} - {None}
-    return f"its sources are on {sorted(map(str, devices))}" if len(devices) > 1 else None
+    if len(devices) > 1:
+        return f"its sources are on {sorted(map(str, devices))}"
+    return _elementwise(node)
+
+
+def _in_a_kernel(node: UOp) -> str | None:
+    """An elementwise op on scalars or vectors."""
+    return f"it has the shape {node.shape} in a kernel" if node.shape else _elementwise(node)
+
+
+def elementwise_forms(ops: Iterable[Op], *, over_tensors: bool) -> dict[Op, Form]:
+    """How elementwise ops look over tensors, or inside kernels."""
+    check = _over_tensors if over_tensors else _in_a_kernel
+    return {op: Form(OP_TABLE[op].arity, more=check) for op in ops}
 
 
 # ---- movement ----
-
-
-def check_movement(node: UOp) -> str | None:
-    """A movement op that fits the shape of its source."""
-    (source,) = node.src
-    if source.dtype is not node.dtype:
-        return f"it is {node.dtype} of {source.dtype}"
-    return _MOVEMENT_CHECKS[node.op](node, source.shape)
 
 
 def _bounds(dim: Dim) -> tuple[int, int]:
@@ -150,59 +158,32 @@ def _may_equal(left: Dim, right: Dim) -> bool:
     return low <= 0 <= high
 
 
-def _reshape(node: UOp, shape: Shape) -> str | None:
-    if _may_equal(product_of(shape), product_of(node.arg)):
-        return None
-    return f"{shape} and {node.arg} do not have the same number of elements"
-
-
-def _permute(node: UOp, shape: Shape) -> str | None:
-    if sorted(node.arg) == list(range(len(shape))):
-        return None
-    return f"{node.arg} is not an order of {len(shape)} axes"
-
-
-def _expand(node: UOp, shape: Shape) -> str | None:
-    if len(node.arg) != len(shape):
-        return f"{shape} has not as many axes as {node.arg}"
-    pairs = zip(shape, node.arg, strict=True)
-    if all(old == 1 or _may_equal(old, size) for old, size in pairs):
-        return None
-    return f"{shape} does not repeat to {node.arg}: only axes of size 1 do"
-
-
-def _pad(node: UOp, shape: Shape) -> str | None:
-    if len(node.arg) != len(shape):
-        return f"{node.arg} is not a pair for each of {len(shape)} axes"
-    if any(_bounds(amount)[0] < 0 for pair in node.arg for amount in pair):
-        return f"{node.arg} may be negative"
+def check_movement(node: UOp) -> str | None:
+    """A movement op that fits the shape of its source."""
+    op, arg, shape = node.op, node.arg, node.src[0].shape
+    axes = range(len(shape))
+    if op is Op.RESHAPE:
+        right = _may_equal(product_of(shape), product_of(arg))
+        return None if right else f"{shape} and {arg} do not have the same number of elements"
+    if op is Op.PERMUTE:
+        right = sorted(arg) == list(axes)
+        return None if right else f"{arg} is not an order of {len(shape)} axes"
+    if op is Op.FLIP:
+        right = set(arg) <= set(axes) and len(set(arg)) == len(arg)
+        return None if right else f"{arg} are not different axes of {len(shape)}"
+    if len(arg) != len(shape):
+        return f"{arg} has not one part for each of the axes of {shape}"
+    for size, part in zip(shape, arg, strict=True):
+        if op is Op.EXPAND and not (size == 1 or _may_equal(size, part)):
+            return f"{shape} does not repeat to {arg}: only axes of size 1 do"
+        if op is Op.PAD and any(_bounds(amount)[0] < 0 for amount in part):
+            return f"{arg} may be negative"
+        if op is Op.SHRINK:
+            begin, end = part
+            room = [begin, subtract_dims(end, begin), subtract_dims(size, end)]
+            if any(_bounds(amount)[1] < 0 for amount in room):
+                return f"{begin}..{end} is not inside 0..{size}"
     return None
-
-
-def _shrink(node: UOp, shape: Shape) -> str | None:
-    if len(node.arg) != len(shape):
-        return f"{node.arg} is not a pair for each of {len(shape)} axes"
-    for (begin, end), size in zip(node.arg, shape, strict=True):
-        room = [begin, subtract_dims(end, begin), subtract_dims(size, end)]
-        if any(_bounds(amount)[1] < 0 for amount in room):
-            return f"{begin}..{end} is not inside 0..{size}"
-    return None
-
-
-def _flip(node: UOp, shape: Shape) -> str | None:
-    if set(node.arg) <= set(range(len(shape))) and len(set(node.arg)) == len(node.arg):
-        return None
-    return f"{node.arg} are not different axes of {len(shape)}"
-
-
-_MOVEMENT_CHECKS: dict[Op, Callable[[UOp, Shape], str | None]] = {
-    Op.RESHAPE: _reshape,
-    Op.PERMUTE: _permute,
-    Op.EXPAND: _expand,
-    Op.PAD: _pad,
-    Op.SHRINK: _shrink,
-    Op.FLIP: _flip,
-}
 
 
 # ---- values over whole tensors ----
@@ -211,44 +192,28 @@ _MOVEMENT_CHECKS: dict[Op, Callable[[UOp, Shape], str | None]] = {
 def check_gather(node: UOp) -> str | None:
     """GATHER: an index for each result, one long along the axis that it picks from."""
     values, picks = node.src
-    if not picks.dtype.is_integer or values.dtype is not node.dtype:
+    if not picks.dtype.is_integer:
         return f"it picks {values.dtype} at {picks.dtype}"
-    others = [a for a in range(len(values.shape)) if a != node.arg]
-    same = all(values.shape[axis] == picks.shape[axis] for axis in others)
-    if len(picks.shape) != len(values.shape) or picks.shape[node.arg] != 1 or not same:
+    shape = tuple(1 if axis == node.arg else dim for axis, dim in enumerate(values.shape))
+    if picks.shape != shape or not 0 <= node.arg < len(shape):
         return f"values of shape {values.shape} are picked by an index of shape {picks.shape}"
     return None
 
 
 def check_reduce(node: UOp) -> str | None:
     """A reduction over axes that are there."""
-    (source,) = node.src
-    arg = node.arg
-    if not isinstance(arg, ReduceArg) or arg.op not in (Op.ADD, Op.MUL, Op.MAX):
-        return f"its payload is {arg!r}, not ReduceArg of ADD, MUL or MAX"
-    if source.dtype is not node.dtype:
-        return f"it is {node.dtype} of {source.dtype}"
-    axes = arg.axes
-    if list(axes) != sorted(set(axes)) or any(not 0 <= n < len(source.shape) for n in axes):
-        return f"{axes} are not axes of {source.shape} in order"
+    op, axes, shape = node.arg.op, node.arg.axes, node.src[0].shape
+    if op not in (Op.ADD, Op.MUL, Op.MAX):
+        return f"it combines by {op.name}, not by ADD, MUL or MAX"
+    if list(axes) != sorted(set(axes)) or any(not 0 <= axis < len(shape) for axis in axes):
+        return f"{axes} are not axes of {shape} in order"
     return None
 
 
 def check_function(node: UOp) -> str | None:
     """A value beside the argument that it is a function of."""
-    value, argument = node.src
-    if not isinstance(node.arg, str):
-        return f"it is the function {node.arg!r}, which is no name"
-    same = value.dtype is node.dtype and value.shape == argument.shape
-    return None if same else f"it is {node.dtype} of {value.dtype} with {argument.shape}"
-
-
-def check_same_value(node: UOp) -> str | None:
-    """The same value elsewhere."""
-    (source,) = node.src
-    if node.op is Op.COPY and not isinstance(node.arg, str):
-        return f"it goes to {node.arg!r}, not to a device's name"
-    return None if source.dtype is node.dtype else f"it is {node.dtype} of {source.dtype}"
+    value, argument = (source.shape for source in node.src)
+    return None if value == argument else f"it is of shape {value}, its argument of {argument}"
 
 
 _WRITABLE_VIEWS = MOVEMENT - {Op.PAD, Op.EXPAND}
@@ -256,8 +221,10 @@ _WRITTEN = frozenset({Op.AFTER})
 _STORAGE = frozenset({Op.BUFFER, Op.PARAM, Op.CONTIGUOUS, Op.COPY, Op.AFTER})
 
 
-def _write(node: UOp, kinds: frozenset[Op]) -> str | None:
+def check_write(node: UOp) -> str | None:
+    """A value written over a view of memory: in a kernel, of a memory argument."""
     target, value = node.src
+    kinds = _STORAGE if node.op is Op.ASSIGN else {Op.PARAM}
     if base_of(target, _WRITABLE_VIEWS).op not in kinds:
         return "its target is not a view of memory without padding and repetition"
     if target.dtype is not value.dtype:
@@ -267,17 +234,11 @@ def _write(node: UOp, kinds: frozenset[Op]) -> str | None:
     return None
 
 
-def check_assign(node: UOp) -> str | None:
-    """A value written over a view of memory."""
-    problem = _write(node, _STORAGE)
-    return problem if problem or node.dtype is node.src[0].dtype else f"it is {node.dtype}"
-
-
 def check_after(node: UOp) -> str | None:
     """Memory after writes to it."""
     storage, *writes = node.src
-    if storage.op not in _STORAGE or node.dtype is not storage.dtype:
-        return f"it is {node.dtype} of {storage.op.name} {storage.dtype}, not of memory"
+    if storage.op not in _STORAGE:
+        return f"it is of {storage.op.name}, not of memory"
     for write in writes:
         if write.op is not Op.ASSIGN:
             return f"it waits for {write.op.name}, not for ASSIGN"
@@ -287,22 +248,95 @@ def check_after(node: UOp) -> str | None:
     return None
 
 
-def check_sink(node: UOp) -> str | None:
-    """Several nodes as one root."""
-    return None if node.dtype is dtypes.void else f"it is {node.dtype}"
-
-
-def check_sink_of_stores(node: UOp) -> str | None:
+def check_kernel(node: UOp) -> str | None:
     """The stores of a kernel, or its parts, each a SINK of stores."""
-    found = {source.op for source in node.src}
-    if found not in ({Op.STORE}, {Op.SINK}):
+    if {source.op for source in node.src} not in ({Op.STORE}, {Op.SINK}):
         return f"a kernel is stores, not {', '.join(source.op.name for source in node.src)}"
-    if len(set(node.src)) < len(node.src):
-        return "one of its stores is there twice"
-    return check_sink(node)
+    return "one of its stores is there twice" if len(set(node.src)) < len(node.src) else None
 
 
-def check_store_to_view(node: UOp) -> str | None:
-    """A value stored over a view of a memory argument."""
-    problem = _write(node, frozenset({Op.PARAM}))
-    return problem if problem or node.dtype is dtypes.void else f"it is {node.dtype}"
+# ---- inside kernels ----
+
+STATEMENTS = frozenset({Op.STORE, Op.LOOP, Op.BLOCK, Op.BARRIER})
+
+
+def check_range(node: UOp) -> str | None:
+    """A loop variable."""
+    dtype = node.src[0].dtype
+    return None if dtype is dtypes.index else f"its size is {dtype}, not an index"
+
+
+def check_end(node: UOp) -> str | None:
+    """The end of one loop."""
+    op = node.src[0].op
+    return None if op is Op.RANGE else f"it closes {op.name}, not RANGE"
+
+
+def check_index(node: UOp) -> str | None:
+    """The address of one element."""
+    memory, offset = node.src
+    if memory.op not in (Op.PARAM, Op.SCRATCH):
+        return f"it is in {memory.op.name}, not in PARAM or SCRATCH"
+    if offset.dtype is not dtypes.index:
+        return f"its offset is {offset.dtype}, not an index"
+    if is_register(memory) and offset.op is not Op.CONST:
+        return "the address of a register is not a constant"
+    return None
+
+
+def is_register(memory: UOp) -> bool:
+    """Whether memory is a register, all of whose addresses are constants."""
+    return memory.op is Op.SCRATCH and bool(memory.arg.register)
+
+
+def access_of(node: UOp) -> tuple[UOp, DType, tuple[UOp, ...]]:
+    """The address, the dtype and the gates of a LOAD or STORE."""
+    if node.op is Op.LOAD:
+        return node.src[0], node.dtype, node.src[1:]
+    return node.src[0], node.src[1].dtype, node.src[2:]
+
+
+def check_access(node: UOp) -> str | None:
+    """A scalar or a vector from memory or to memory."""
+    address, dtype, gates = access_of(node)
+    if address.op is not Op.INDEX:
+        return f"its address is {address.op.name}, not INDEX"
+    memory = address.src[0]
+    if len(gates) > 1:
+        return f"it has {len(node.src)} sources"
+    if is_register(memory):
+        if gates or dtype is not memory.dtype:
+            return f"it moves {dtype} with {len(gates)} gates; the register is {memory.dtype}"
+        return None
+    if dtype.scalar is not memory.dtype.scalar:
+        return f"it moves {dtype}; the memory is {memory.dtype}"
+    for gate in gates:
+        if not gate.dtype.is_bool or gate.dtype.lanes not in (1, dtype.lanes):
+            return f"its gate is {gate.dtype}, not bool or one bool for each lane of {dtype}"
+    return None
+
+
+def check_vectorize(node: UOp) -> str | None:
+    """One scalar for each lane."""
+    if len(node.src) != node.dtype.lanes or node.dtype.lanes < 2:
+        return f"it has {len(node.src)} sources for {node.dtype.lanes} lanes"
+    if any(source.dtype is not node.dtype.scalar for source in node.src):
+        return f"its sources are not all {node.dtype.scalar}"
+    return None
+
+
+def check_extract(node: UOp) -> str | None:
+    """One lane of a vector."""
+    dtype = node.src[0].dtype
+    if not 0 <= node.arg < dtype.lanes:
+        return f"there is no lane {node.arg!r} in {dtype}"
+    return None if node.dtype is dtype.scalar else f"it is {node.dtype} of {dtype}"
+
+
+def check_statements(node: UOp) -> str | None:
+    """Statements in order, of a LOOP below its variable."""
+    body = node.src[1:] if node.op is Op.LOOP else node.src
+    if node.op is Op.LOOP and node.src[0].op is not Op.RANGE:
+        return f"it is over {node.src[0].op.name}"
+    wrong = [part.op.name for part in body if part.op not in STATEMENTS]
+    return f"{', '.join(wrong)} among its statements" if wrong else None

@@ -1,7 +1,7 @@
-"""What is wrong with a node inside a kernel's loops, or with where it stands, if anything is.
+"""What is wrong with where a node stands in a kernel, or with what it accesses, if anything is.
 
-In:  a node; or all nodes of a linear program, or of a tree of loops, in order.
-Out: what is wrong, in words; None when it is right.
+In:  all nodes of a linear program, or of a tree of loops, in order.
+Out: a node and what is wrong with it, in words; None when all is right.
 """
 
 from __future__ import annotations
@@ -10,138 +10,29 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from kernelet.base.dtype import DType, Scalar, dtypes
-from kernelet.graph.checks import check_elementwise
-from kernelet.graph.division import FALSE, ZERO, add_index, index_const, less_index, scale_index
+from kernelet.base.dtype import Scalar, dtypes
+from kernelet.graph.checks import STATEMENTS, access_of, is_register
+from kernelet.graph.division import (
+    FALSE,
+    ZERO,
+    add_index,
+    index_const,
+    less_index,
+    scale_index,
+    sum_of,
+    terms_of,
+)
 from kernelet.graph.fold import fold
 from kernelet.graph.ops import ELEMENTWISE, Op
-from kernelet.graph.uop import RangeArg, ScratchArg, UOp
+from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 
 # A node that is wrong for where it stands, and why.
 Misplaced = tuple[UOp, str]
 
-_MEMORY = frozenset({Op.PARAM, Op.SCRATCH})
 # How many values of an index are tried out where its bounds do not prove an access.
 _MOST_TRIED = 4096
 _COMPUTED = ELEMENTWISE | {Op.CONST}
-_STATEMENTS = frozenset({Op.STORE, Op.LOOP, Op.BLOCK, Op.BARRIER})
-
-
-# ---- single nodes ----
-
-
-def check_scalar_elementwise(node: UOp) -> str | None:
-    """An elementwise op on scalars or vectors."""
-    problem = check_elementwise(node)
-    return problem if problem or not node.shape else f"it has the shape {node.shape} in a kernel"
-
-
-def check_scratch(node: UOp) -> str | None:
-    """A small array inside a kernel."""
-    if not isinstance(node.arg, ScratchArg) or node.arg.size < 1 or node.src:
-        return f"its payload is {node.arg!r} with {len(node.src)} sources"
-    return None
-
-
-def check_range(node: UOp) -> str | None:
-    """A loop variable."""
-    (size,) = node.src
-    if not isinstance(node.arg, RangeArg) or node.dtype is not dtypes.index:
-        return f"it is {node.dtype} with {node.arg!r}, not an index with RangeArg"
-    return None if size.dtype is dtypes.index else f"its size is {size.dtype}, not an index"
-
-
-def check_end(node: UOp) -> str | None:
-    """The end of one loop."""
-    (loop,) = node.src
-    if loop.op is not Op.RANGE:
-        return f"it closes {loop.op.name}, not RANGE"
-    return None if node.dtype is dtypes.void else f"it is {node.dtype}"
-
-
-def check_index(node: UOp) -> str | None:
-    """The address of one element."""
-    memory, offset = node.src
-    if memory.op not in _MEMORY:
-        return f"it is in {memory.op.name}, not in PARAM or SCRATCH"
-    if offset.dtype is not dtypes.index:
-        return f"its offset is {offset.dtype}, not an index"
-    if _is_register(memory) and offset.op is not Op.CONST:
-        return "the address of a register is not a constant"
-    return None
-
-
-def check_load(node: UOp) -> str | None:
-    """A scalar or a vector from memory."""
-    return _access(node, node.dtype, node.src[1:])
-
-
-def check_store(node: UOp) -> str | None:
-    """A scalar or a vector to memory."""
-    if node.dtype is not dtypes.void:
-        return f"it is {node.dtype}"
-    return _access(node, node.src[1].dtype, node.src[2:])
-
-
-def _is_register(memory: UOp) -> bool:
-    return memory.op is Op.SCRATCH and bool(memory.arg.register)
-
-
-def _access(node: UOp, dtype: DType, gates: tuple[UOp, ...]) -> str | None:
-    if node.src[0].op is not Op.INDEX:
-        return f"its address is {node.src[0].op.name}, not INDEX"
-    memory = node.src[0].src[0]
-    if len(gates) > 1:
-        return f"it has {len(node.src)} sources"
-    if _is_register(memory):
-        if gates or dtype is not memory.dtype:
-            return f"it moves {dtype} with {len(gates)} gates; the register is {memory.dtype}"
-        return None
-    if dtype.scalar is not memory.dtype.scalar:
-        return f"it moves {dtype}; the memory is {memory.dtype}"
-    for gate in gates:
-        if not gate.dtype.is_bool or gate.dtype.lanes not in (1, dtype.lanes):
-            return f"its gate is {gate.dtype}, not bool or one bool for each lane of {dtype}"
-    return None
-
-
-def check_vectorize(node: UOp) -> str | None:
-    """One scalar for each lane."""
-    if len(node.src) != node.dtype.lanes or node.dtype.lanes < 2:
-        return f"it has {len(node.src)} sources for {node.dtype.lanes} lanes"
-    if any(source.dtype is not node.dtype.scalar for source in node.src):
-        return f"its sources are not all {node.dtype.scalar}"
-    return None
-
-
-def check_extract(node: UOp) -> str | None:
-    """One lane of a vector."""
-    (vector,) = node.src
-    if not isinstance(node.arg, int) or not 0 <= node.arg < vector.dtype.lanes:
-        return f"there is no lane {node.arg!r} in {vector.dtype}"
-    same = node.dtype is vector.dtype.scalar
-    return None if same else f"it is {node.dtype} of {vector.dtype}"
-
-
-def check_block(node: UOp) -> str | None:
-    """Statements in order."""
-    return _statements(node, node.src)
-
-
-def check_loop(node: UOp) -> str | None:
-    """A loop around statements."""
-    variable, *body = node.src
-    if variable.op is not Op.RANGE:
-        return f"it is over {variable.op.name}"
-    return _statements(node, body)
-
-
-def _statements(node: UOp, body: Sequence[UOp]) -> str | None:
-    wrong = [part.op.name for part in body if part.op not in _STATEMENTS]
-    if wrong:
-        return f"{', '.join(wrong)} among its statements"
-    return None if node.dtype is dtypes.void else f"it is {node.dtype}"
 
 
 # ---- the tree of loops ----
@@ -151,13 +42,13 @@ def loops_surround_their_uses(nodes: Sequence[UOp]) -> Misplaced | None:
     """Every loop variable is used inside its LOOP only, and no statement is a value."""
     free: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
-        used = frozenset().union(*[free[source] for source in node.src])
+        inside = node.src[1:] if node.op is Op.LOOP else node.src
+        used = frozenset().union(*[free[source] for source in inside])
         if node.op is Op.RANGE:
             used |= {node}
         elif node.op is Op.LOOP:
-            used = frozenset().union(*[free[source] for source in node.src[1:]]) - {node.src[0]}
-            used |= free[node.src[0]] - {node.src[0]}
-        elif node.op not in _STATEMENTS and any(source.op in _STATEMENTS for source in node.src):
+            used = (used | free[node.src[0]]) - {node.src[0]}
+        elif node.op not in STATEMENTS and any(source.op in STATEMENTS for source in node.src):
             return node, "a statement is not a value"
         free[node] = used
     root = nodes[-1]
@@ -175,7 +66,7 @@ def program_is_in_order(nodes: Sequence[UOp]) -> Misplaced | None:
     """Arguments first, each node after its sources and in sight of them, loops closed in order."""
     visible: set[UOp] = set()
     scopes: list[tuple[UOp, list[UOp]]] = []
-    for place, node in enumerate(nodes):
+    for before, node in zip((None, *nodes), nodes, strict=False):
         if node.op is Op.END:
             if not scopes or scopes[-1][0] is not node.src[0]:
                 return node, "it does not close the innermost open loop"
@@ -184,7 +75,9 @@ def program_is_in_order(nodes: Sequence[UOp]) -> Misplaced | None:
         for source in node.src:
             if source not in visible:
                 return node, f"{source.op.name} is used before it is computed, or after its loop"
-        problem = _argument_order(nodes, place) or _loop_place(node, [loop for loop, _ in scopes])
+        problem = _argument_order(before, node) if before is not None else None
+        if node.op is Op.RANGE:
+            problem = _loop_place(node, is_inner=bool(scopes))
         if problem is not None:
             return node, problem
         if node.op is Op.RANGE:
@@ -195,26 +88,22 @@ def program_is_in_order(nodes: Sequence[UOp]) -> Misplaced | None:
     return (scopes[-1][0], "its loop is never closed") if scopes else None
 
 
-def _argument_order(nodes: Sequence[UOp], place: int) -> str | None:
-    node = nodes[place]
-    if node.op not in (Op.PARAM, Op.VARIABLE) or place == 0:
-        return None
-    before = nodes[place - 1]
-    if node.op is Op.VARIABLE:
-        ordered = before.op in (Op.PARAM, Op.VARIABLE)
-        return None if ordered else "a variable stands after the arguments"
-    ordered = before.op is Op.PARAM and before.arg.slot < node.arg.slot
-    return None if ordered else "memory arguments are not first, in the order of their slots"
-
-
-def _loop_place(node: UOp, around: Sequence[UOp]) -> str | None:
-    if node.op is not Op.RANGE:
-        return None
-    if node.arg.kind not in ("loop", "thread", "reduce"):
-        return f"a loop of kind {node.arg.kind} is left"
-    if node.arg.kind == "thread" and around:
-        return "the thread loop is not the outermost"
+def _argument_order(before: UOp, node: UOp) -> str | None:
+    if node.op is Op.VARIABLE and before.op not in (Op.PARAM, Op.VARIABLE):
+        return "a variable stands after the arguments"
+    if node.op is Op.PARAM and (before.op is not Op.PARAM or before.arg.slot >= node.arg.slot):
+        return "memory arguments are not first, in the order of their slots"
     return None
+
+
+def _loop_place(loop: UOp, is_inner: bool) -> str | None:
+    kind = loop.arg.kind
+    if kind not in ("loop", "thread", "reduce"):
+        return f"a loop of kind {kind} is left"
+    return "the thread loop is not the outermost" if kind == "thread" and is_inner else None
+
+
+# ---- accesses ----
 
 
 def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
@@ -228,25 +117,22 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
         # Nothing happens inside a loop of no turns.
         if node.op not in (Op.LOAD, Op.STORE) or empty:
             continue
-        gates = node.src[1:] if node.op is Op.LOAD else node.src[2:]
-        dtype = node.dtype if node.op is Op.LOAD else node.src[1].dtype
-        memory, offset = node.src[0].src
-        lanes = 1 if _is_register(memory) else dtype.lanes // memory.dtype.lanes
+        address, dtype, gates = access_of(node)
+        memory, offset = address.src
+        lanes = 1 if is_register(memory) else dtype.lanes // memory.dtype.lanes
         last = memory.arg.size - max(lanes, 1)
         low, high = offset.bounds
-        if gates or (low >= 0 and high <= last) or _is_proved(offset, last):
+        if gates or (low >= 0 and high <= last):
             continue
-        low, high = _values_of(offset)
+        index = _in_normal_form(offset)
+        # That r <= n - 1 holds for a loop of n turns may be needed.
+        if less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE:
+            continue
+        low, high = _values_of(index)
         if low < 0 or high > last:
             found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
             return node, f"it may touch {found} and has no gate"
     return None
-
-
-def _is_proved(offset: UOp, last: int) -> bool:
-    """Whether 0 <= offset <= last follows from r <= n - 1 for a loop of n turns."""
-    index = _in_normal_form(offset)
-    return less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE
 
 
 def _in_normal_form(index: UOp) -> UOp:
@@ -270,47 +156,38 @@ def _values_of(index: UOp) -> tuple[int, int]:
         for number, node in enumerate(index.toposort())
         if node.op is Op.TRUNCMOD and node.dtype is dtypes.index and _reads_memory(node)
     }
-    index = substitute(index, remainders)
-    groups: list[tuple[set[UOp], list[UOp]]] = []
-    for term in _terms_of(index):
-        loops = {node for node in term.toposort() if node.op in (Op.RANGE, Op.VARIABLE)}
-        terms = [term]
+    low, coefficients = terms_of(substitute(index, remainders))
+    high = low
+    groups: list[tuple[set[UOp], dict[UOp, int]]] = []
+    for atom, factor in coefficients.items():
+        loops, terms = (
+            {n for n in atom.toposort() if n.op in (Op.RANGE, Op.VARIABLE)},
+            {atom: factor},
+        )
         for group in [group for group in groups if group[0] & loops]:
             groups.remove(group)
-            loops, terms = loops | group[0], terms + group[1]
+            loops, terms = loops | group[0], terms | group[1]
         groups.append((loops, terms))
-    parts = [_values_of_group(sorted(loops, key=repr), terms) for loops, terms in groups]
-    return sum(low for low, _ in parts), sum(high for _, high in parts)
+    for loops, terms in groups:
+        least, greatest = _values_of_group(sorted(loops, key=repr), sum_of(0, terms))
+        low, high = low + least, high + greatest
+    return low, high
 
 
 def _reads_memory(index: UOp) -> bool:
     return any(node.op is Op.LOAD for node in index.toposort())
 
 
-def _terms_of(index: UOp) -> list[UOp]:
-    terms, stack = [], [(index, False)]
-    while stack:
-        node, is_negative = stack.pop()
-        if node.op in (Op.ADD, Op.SUB):
-            left, right = node.src
-            stack.append((left, is_negative))
-            stack.append((right, is_negative ^ (node.op is Op.SUB)))
-        else:
-            terms.append(-node if is_negative else node)
-    return terms
-
-
-def _values_of_group(loops: list[UOp], terms: list[UOp]) -> tuple[int, int]:
+def _values_of_group(loops: list[UOp], index: UOp) -> tuple[int, int]:
     choices = [range(int(loop.bounds.min), int(loop.bounds.max) + 1) for loop in loops]
-    if any(map(_reads_memory, terms)) or math.prod(map(len, choices)) > _MOST_TRIED:
-        bounds = [term.bounds for term in terms]
-        return sum(int(part.min) for part in bounds), sum(int(part.max) for part in bounds)
-    order = [node for node in UOp.sink(*terms).toposort() if node.op in _COMPUTED]
+    if _reads_memory(index) or math.prod(map(len, choices)) > _MOST_TRIED:
+        return int(index.bounds.min), int(index.bounds.max)
+    order = [node for node in index.toposort() if node.op in _COMPUTED]
     found = []
     for point in itertools.product(*choices):
         values: dict[UOp, Scalar] = dict(zip(loops, point, strict=True))
         for node in order:
             sources = [values[source] for source in node.src]
             values[node] = fold(node.op, node.dtype, *sources) if sources else node.arg
-        found.append(sum(int(values[term]) for term in terms))
+        found.append(int(values[index]))
     return min(found), max(found)

@@ -92,8 +92,12 @@ def test_a_program_out_of_order_is_found(nodes: list[UOp], problem: str) -> None
 
 BOOL_LANES = UOp(Op.CONST, BOOL.vec(2), (), True)
 WRONG_NODES = [
-    (UOp(Op.SCRATCH, F32, (), ScratchArg(0, 0)), "its payload is"),
-    (UOp(Op.RANGE, F32, (number(8),), RangeArg(0, "loop")), "not an index with RangeArg"),
+    (UOp(Op.SCRATCH, F32, (), ScratchArg(0, 0)), "it has 0 elements"),
+    (UOp(Op.SCRATCH, F32, (), 3), "its payload is 3, not ScratchArg"),
+    (
+        UOp(Op.RANGE, F32, (number(8),), RangeArg(0, "loop")),
+        "it is dtypes.float32, not dtypes.index",
+    ),
     (UOp(Op.RANGE, INDEX, (ONE,), RangeArg(0, "loop")), "its size is dtypes.float32"),
     (UOp(Op.END, VOID, (N,)), "it closes VARIABLE"),
     (at(ONE, number(0)), "it is in CONST"),
