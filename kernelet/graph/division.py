@@ -49,11 +49,6 @@ def index_of(dim: Dim) -> UOp:
     return index_const(dim) if isinstance(dim, int) else normalize_index(dim)
 
 
-def as_int(index: UOp) -> int | None:
-    """The value of a constant index; None for any other."""
-    return index.arg if index.op is Op.CONST else None
-
-
 # ---- the normal form ----
 
 
@@ -442,7 +437,7 @@ def _rebuild(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp] = frozenset(
         result = _replace_terms(node, memo, loops)
     else:
         parts = tuple([_rebuild(source, memo, loops) for source in node.src])
-        result = _rebuild_operation(node, parts)
+        result = rebuild(node, parts)
     memo[node] = result
     return result
 
@@ -468,27 +463,11 @@ def _replace_terms(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp]) -> UO
     return sum_of(constant, kept)
 
 
-def _rebuild_operation(node: UOp, parts: tuple[UOp, ...]) -> UOp:
-    op = node.op
-    if op is Op.CAST:
-        # A number that the kernel computes is an atom.
-        return parts[0] if parts[0].dtype is dtypes.index else parts[0].cast(dtypes.index)
-    if op is Op.NEG:
-        return scale_index(parts[0], -1)
-    left, right = parts
-    if op is Op.MUL:
-        return scale_index(left, right.arg if right.op is Op.CONST else right)
-    assert op in _OPERATIONS, f"{op.name} is not index arithmetic"
-    return _OPERATIONS[op](left, right)
-
-
 _OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
     Op.ADD: add_index,
     Op.IDIV: divide_index,
     Op.MOD: modulo_index,
     Op.MAX: maximum_index,
-    Op.CMPLT: less_index,
-    Op.AND: and_gates,
 }
 
 
@@ -528,12 +507,19 @@ def _is_index(node: UOp) -> bool:
 
 
 def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
-    """The node over other sources; gates that became constant fold."""
+    """The node over other sources: an index in normal form, gates without what is known."""
     op = node.op
+    if node.dtype is dtypes.index and op in _OPERATIONS:
+        return _OPERATIONS[op](*sources)
+    if node.dtype is dtypes.index and op in (Op.NEG, Op.MUL):
+        factor = sources[-1] if op is Op.MUL else index_const(-1)
+        return scale_index(sources[0], factor.arg if factor.op is Op.CONST else factor)
+    if op is Op.CAST:
+        return sources[0].cast(node.dtype)
     if op is Op.CMPLT and sources[0].dtype is dtypes.index:
         return less_index(*sources)
     if op is Op.AND and node.dtype is dtypes.bool:
-        return and_gates(*sources) if _is_gate(sources) else node.replace(src=sources)
+        return and_gates(*sources)
     if op is Op.WHERE and sources[0] in (TRUE, FALSE):
         return sources[1] if sources[0] is TRUE else sources[2]
     if op is Op.LOAD and len(sources) == 2:
@@ -542,8 +528,3 @@ def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
         if sources[1] is FALSE:
             return UOp.const(0, node.dtype)
     return node.replace(src=sources)
-
-
-def _is_gate(sources: tuple[UOp, ...]) -> bool:
-    parts = [part for source in sources for part in gate_parts(source)]
-    return any(part in (TRUE, FALSE) for part in parts)
