@@ -12,7 +12,7 @@ from typing import final
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.frontend.tensor import Tensor
-from kernelet.nn.optimizer import Optimizer
+from kernelet.nn.optimizer import Optimizer, OptimizerGroup
 from kernelet.nn.parameter import filled
 from kernelet.nn.state import parts
 
@@ -85,8 +85,12 @@ class GradScaler:
         """The loss times the scale."""
         return loss * self.factor.to(loss.device)
 
-    def unscale_(self, optimizer: Optimizer) -> None:
+    def unscale_(self, optimizer: Optimizer | OptimizerGroup) -> None:
         """Divide the gradients by the scale, as clipping needs it; `step` does so otherwise."""
+        for each in _members(optimizer):
+            self._unscale(each)
+
+    def _unscale(self, optimizer: Optimizer) -> None:
         flags = []
         for parameter in optimizer.params:
             if parameter.grad is not None:
@@ -96,15 +100,16 @@ class GradScaler:
         if flags:
             self._found[id(optimizer)] = Tensor.stack(*flags).any()
 
-    def step(self, optimizer: Optimizer) -> None:
+    def step(self, optimizer: Optimizer | OptimizerGroup) -> None:
         """A step of the optimizer that changes nothing if a gradient is not finite."""
-        if id(optimizer) not in self._found:
-            self.unscale_(optimizer)
-        optimizer.skipped = self._found.get(id(optimizer))
-        try:
-            optimizer.step()
-        finally:
-            optimizer.skipped = None
+        for each in _members(optimizer):
+            if id(each) not in self._found:
+                self._unscale(each)
+            each.skipped = self._found.get(id(each))
+            try:
+                each.step()
+            finally:
+                each.skipped = None
 
     def update(self) -> None:
         """Lower or raise the scale after the steps of all optimizers."""
@@ -116,3 +121,7 @@ class GradScaler:
         self.factor.assign(found.where(self.factor * self.backoff_factor, grown))
         self.good_steps.assign(is_due.where(0, steps))
         Tensor.realize(self.factor, self.good_steps)
+
+
+def _members(optimizer: Optimizer | OptimizerGroup) -> tuple[Optimizer, ...]:
+    return optimizer.optimizers if isinstance(optimizer, OptimizerGroup) else (optimizer,)

@@ -75,13 +75,14 @@ def test_gradients_may_be_clipped_between():
     np.testing.assert_allclose(weight.item(), -2.0, rtol=1e-5)
 
 
-def test_one_bad_optimizer_does_not_stop_the_other():
+@pytest.mark.parametrize("as_group", [False, True])
+def test_one_bad_optimizer_does_not_stop_the_other(as_group):
     left, right = Tensor([1.0]).realize(), Tensor([1.0]).realize()
     optimizers = [optim.SGD([each], lr=1.0) for each in (left, right)]
     scaler = optim.GradScaler(init_scale=4.0)
     with Tensor.train():
         scaler.scale((left * float("inf")).sum() + right.sum()).backward()
-        for each in optimizers:
+        for each in [optim.OptimizerGroup(*optimizers)] if as_group else optimizers:
             scaler.step(each)
         scaler.update()
     assert (left.item(), right.item(), scaler.factor.item()) == (1.0, 0.0, 2.0)
