@@ -28,7 +28,6 @@ from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.search import search
 from kernelet.lower.transforms import Plan
 from kernelet.pipeline import Lowered
-from kernelet.render.renderer import Render
 from kernelet.runtime import host
 from kernelet.runtime.device import Driver
 from kernelet.runtime.laboratory import Laboratory, Trial
@@ -61,25 +60,25 @@ class Searcher:
     """Searches for one kernel after the other, inside a `with` block."""
 
     def __init__(self, kind: str, driver: Driver) -> None:
-        self._kind, self._driver = kind, driver
-        self._laboratory = Laboratory(driver)
+        self.width = search_width(kind)
+        self.target = driver.target
+        self.render = backends.renderer(kind)
+        self.laboratory = Laboratory(driver)
 
     def __enter__(self) -> Searcher:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._laboratory.close()
+        self.laboratory.close()
 
     def search(self, kernel: UOp, name: str, key: str, before: Winner | None) -> Winner:
         """Search around the best plan known so far and keep the winner under `key`."""
         begin = time.perf_counter()
-        target, width = self._driver.target, search_width(self._kind)
-        start = before.plan if before else plan_kernel(kernel, target)
-        render = backends.renderer(self._kind)
+        start = before.plan if before else plan_kernel(kernel, self.target)
         with trace.Progress(f"search for {name}", 0, "candidates") as progress:
-            stopwatch = _Stopwatch(self._laboratory, kernel, target, render, name, progress)
-            found = search(kernel, target, start, width, stopwatch)
-        winner = Winner(found[0][1] if found else start, width)
+            stopwatch = _Stopwatch(self, kernel, name, progress)
+            found = search(kernel, self.target, start, self.width, stopwatch)
+        winner = Winner(found[0][1] if found else start, self.width)
         disk.put("plans", key, pickle.dumps(winner))
         first, best = stopwatch.times.get(start, math.inf), stopwatch.best
         text = f"{first * 1e6:.1f} -> {best * 1e6:.1f} us, {progress.done:g} candidates"
@@ -92,16 +91,10 @@ class _Stopwatch:
     """Times plans of one kernel: lowered here, compiled side by side, run one after the other."""
 
     def __init__(
-        self,
-        laboratory: Laboratory,
-        kernel: UOp,
-        target: Target,
-        render: Render,
-        name: str,
-        progress: trace.Progress,
+        self, searcher: Searcher, kernel: UOp, name: str, progress: trace.Progress
     ) -> None:
-        self._laboratory, self._progress = laboratory, progress
-        self._kernel, self._target, self._render, self._name = kernel, target, render, name
+        self._searcher, self._progress = searcher, progress
+        self._kernel, self._name = kernel, name
         # Memory of its own, of ones or nearly so: numbers are not subnormal, indices are zero.
         params = [node for node in kernel.toposort() if node.op is Op.PARAM]
         slots = sorted(params, key=lambda node: node.arg.slot)
@@ -123,12 +116,12 @@ class _Stopwatch:
 
     def _start(self, plan: Plan) -> tuple[Lowered, str] | str:
         """Lower a plan and have it compiled, or the reason why it is none."""
-        lowered = lower_candidate(self._kernel, self._target, plan)
+        lowered = lower_candidate(self._kernel, self._searcher.target, plan)
         if isinstance(lowered, str):
             return lowered
-        source = self._render(lowered.program, self._name)
+        source = self._searcher.render(lowered.program, self._name)
         if source not in self._binaries:
-            self._binaries[source] = plan, self._laboratory.compile(source, self._name)
+            self._binaries[source] = plan, self._searcher.laboratory.compile(source, self._name)
         return (lowered, source) if self._binaries[source][0] == plan else "the same as another"
 
     def _time(self, plan: Plan, job: tuple[Lowered, str] | str) -> float:
@@ -148,7 +141,7 @@ class _Stopwatch:
         variables = {node.arg.name: node for node in lowered.program if node.op is Op.VARIABLE}
         values = tuple(int(variables[name].bounds.max) for name in lowered.variables)
         hopeless = self.best * _HOPELESS
-        return self._laboratory.time(
+        return self._searcher.laboratory.time(
             Trial(self._name, binary, self._memory, values, lowered.thread_size, hopeless)
         )
 

@@ -6,12 +6,13 @@ Out: its sites: loops, loads and target of each statement; how an address moves 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelet.graph.division import terms_of
-from kernelet.graph.infer import Dim, max_dim
+from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain, ranges_in
 from kernelet.graph.uop import UOp
@@ -73,6 +74,45 @@ class Analysis:
         itemsizes += [statement.src[1].dtype.itemsize for statement in kernel.src]
         self.itemsize = max(min(max(itemsizes), 8), 4)
 
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The axes of the output that each loop runs through."""
+        return self.plan.merged or tuple((n,) for n in range(len(output_shape(self.kernel))))
+
+    def merged(self, groups: tuple[tuple[int, ...], ...]) -> Analysis:
+        """The analysis with these axes of the output as one."""
+        if all(len(group) == 1 for group in groups):
+            return self
+        return Analysis(self.kernel, replace(self.plan, merged=groups))
+
+    def joined(self, first: int, last: int) -> tuple[tuple[int, ...], ...]:
+        """The axes of each loop after the loops `first` to `last` have become one."""
+        inside = tuple(itertools.chain(*self.groups[first : last + 1]))
+        return (*self.groups[:first], inside, *self.groups[last + 1 :])
+
+    def axis_of(self, variable: UOp) -> int:
+        """The axis of an output loop, as transforms name it."""
+        return self.nest[self.ranges.index(variable)].axis
+
+    def main_site(self, stage: int = 0) -> Site:
+        """The statement of a stage, or of any, that runs most often."""
+        sites = (site for site in self.sites if site.stage and stage in (0, site.stage))
+        return max(sites, key=lambda site: site.weight)
+
+    def reduced_axes(self, stage: int) -> dict[int, UOp]:
+        """The loops of a reduction, by the axis of its source that each runs along."""
+        node = next(n for n, number in self.writer.numbering.items() if number == stage)
+        if node.op is not Op.REDUCE or self.writer.absorbed.get(node):
+            return {}
+        axes = [axis for axis in node.arg.axes if node.src[0].shape[axis] != 1]
+        loops = [v for v in self.main_site(stage).loops if v.arg.kind == "reduce"]
+        return dict(zip(axes, loops[max(len(loops) - len(axes), 0) :], strict=False))
+
+    def can_have_lanes(self, variable: UOp) -> bool:
+        """Whether the size of a loop is known, and nothing is computed once for each iteration."""
+        inner = any(variable in stage.place for stage in self.writer.stages.values())
+        return variable.src[0].op is Op.CONST and not inner
+
     def stage_depends(self, variable: UOp) -> bool:
         """Whether any stage is read at an index that moves with an output loop."""
         accesses = (a for stage in self.writer.stages.values() for a in stage.accesses)
@@ -98,27 +138,22 @@ def joined_axes(
 ) -> tuple[tuple[int, ...], ...]:
     """The output axes in groups: neighbours whose loops may be one, and axes of size 1."""
     variables = dict(zip((loop.axis for loop in analysis.nest), analysis.ranges, strict=True))
-    groups: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = [()]
+    outer: UOp | None = None
     for axis in range(len(output_shape(analysis.kernel))):
         inner = variables.get(axis)
-        if groups:
-            outer = next((variables[a] for a in reversed(groups[-1]) if a in variables), None)
-            if outer is None or inner is None or run_as_one(outer, inner):
-                groups[-1] = (*groups[-1], axis)
-                continue
-        groups.append((axis,))
-    return tuple(groups)
+        if outer is None or inner is None or run_as_one(outer, inner):
+            groups[-1] += (axis,)
+        else:
+            groups.append((axis,))
+        outer = outer if inner is None else inner
+    return tuple(filter(None, groups))
 
 
 def tile_rows(size: int, most: int, *, whole: bool = False) -> int:
     """Rows of a register tile: few idle rows first, then as many as allowed."""
     choices = [n for n in range(1, min(size, most) + 1) if not whole or size % n == 0]
     return min(choices, key=lambda rows: (-(-size // rows) * rows + size / rows, -rows))
-
-
-def known_size(size: Dim) -> int:
-    """The iterations of a loop; 0 where only a launch tells them."""
-    return size if isinstance(size, int) else 0
 
 
 def run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:

@@ -39,7 +39,7 @@ LARGEST_PARTS = 1 << 24  # bytes
 def block_sum(block: UOp, blocked: BlockSum) -> UOp:
     """The program with its sum cut; unchanged where it does not have the form above."""
     program = _Program(block)
-    return _inside(block, blocked.depth, lambda loop: _cut(program, loop, blocked) or [loop])
+    return change_loops(block, blocked.depth, lambda loop: _cut(program, loop, blocked) or [loop])
 
 
 class _Program:
@@ -68,15 +68,15 @@ def _uses_in(statement: UOp) -> Counter[UOp]:
     )
 
 
-def _inside(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> UOp:
-    """Replace the loop that is `depth` loops deep."""
+def change_loops(statement: UOp, depth: int, change: Callable[[UOp], list[UOp]]) -> UOp:
+    """Replace the loops that are `depth` loops deep."""
     first = 1 if statement.op is Op.LOOP else 0
     parts: list[UOp] = list(statement.src[:first])
     for part in statement.src[first:]:
         if part.op is not Op.LOOP:
             parts.append(part)
         elif depth:
-            parts.append(_inside(part, depth - 1, change))
+            parts.append(change_loops(part, depth - 1, change))
         else:
             parts += change(part)
     return statement.replace(src=tuple(parts))

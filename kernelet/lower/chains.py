@@ -10,9 +10,11 @@ Out: the values that are held in scratch between the two, and the block of rows 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from kernelet.base.target import Target
 from kernelet.graph.masks import may_mask
@@ -29,14 +31,11 @@ from kernelet.lower.transforms import (
     GroupLanes,
     Held,
     Loop,
-    Nest,
-    Parallel,
+    Loops,
     Plan,
-    Reorder,
-    Split,
     StageLoad,
     Transform,
-    apply_transforms,
+    lanes_for,
 )
 
 TILE_ROWS = 8
@@ -61,16 +60,10 @@ def chain_plan(kernel: UOp, target: Target) -> Plan | None:
 
 def _inner_products(kernel: UOp) -> list[UOp]:
     """The contractions that another reduction is above of."""
-    below: set[UOp] = set()
-    absorbed = {node for nodes in absorbed_reductions(kernel).values() for node in nodes}
-    for node in reversed(list(kernel.toposort())):
-        if node in below or (node.op is Op.REDUCE and node not in absorbed):
-            below.update(node.src)
-    return [
-        node
-        for node in kernel.toposort()
-        if node in below and node.op is Op.REDUCE and node not in absorbed and is_contraction(node)
-    ]
+    absorbed = set(itertools.chain(*absorbed_reductions(kernel).values()))
+    sums = [n for n in kernel.toposort() if n.op is Op.REDUCE and n not in absorbed]
+    products = [node for node in sums if is_contraction(node)]
+    return [node for node in products if any(node in other.src[0].toposort() for other in sums)]
 
 
 def _whole_value(kernel: UOp, node: UOp) -> UOp:
@@ -87,20 +80,12 @@ def _whole_value(kernel: UOp, node: UOp) -> UOp:
 
 def _operands_above(kernel: UOp, products: set[UOp]) -> Iterator[UOp]:
     """The computed operands of contractions that have a product below."""
-    above: set[UOp] = set(products)
     for node in kernel.toposort():
-        if node in above or not above.isdisjoint(node.src):
-            above.add(node)
-    for node in kernel.toposort():
-        if node.op is not Op.REDUCE or node not in above or not is_contraction(node):
+        if node.op is not Op.REDUCE or not is_contraction(node):
             continue
-        value = node.src[0]
-        while value.op in MOVEMENT or value.op is Op.CAST:
-            value = value.src[0]
-        for source in value.src:
-            while source.op in MOVEMENT:
-                source = source.src[0]
-            if source in above and source.op in ELEMENTWISE:
+        value = base_of(node.src[0], {*MOVEMENT, Op.CAST})
+        for source in map(base_of, value.src):
+            if source.op in ELEMENTWISE and not products.isdisjoint(source.toposort()):
                 yield source
 
 
@@ -117,81 +102,71 @@ class _Chain:
         self.tiled = list(held.values())
         values = tuple(Held(positions[node]) for node in held)
         self.plan = Plan(held=values, trimmed=may_mask(kernel))
-        self.written: NestWriter | None = None
-        self.shared = False  # whether threads share the first loop
         itemsizes = [stage.node.dtype.itemsize for stage in self.stages]
         self.widest = target.lanes(max(4, *itemsizes))
 
-    @property
+    def _take(self, plan: Plan) -> None:
+        if plan != self.plan:
+            self.plan = plan
+            self.__dict__.pop("writer", None)
+
+    @cached_property
     def writer(self) -> NestWriter:
         """What the plan gives so far, written when it is asked for."""
-        if self.written is None:
-            self.written = NestWriter(self.kernel, self.plan)
-            self.written.build()
-        return self.written
+        writer = NestWriter(self.kernel, self.plan)
+        writer.build()
+        return writer
 
     @property
     def stages(self) -> list[Stage]:
         """The stages of the held values, as the plan lists them."""
-        writer = self.writer
-        found = {one.position: writer.stages[node] for node, one in writer.held.items()}
+        found = {one.position: self.writer.stages[n] for n, one in self.writer.held.items()}
         return [found[one.position] for one in self.plan.held]
 
-    def _take(self, plan: Plan) -> None:
-        if plan != self.plan:
-            self.plan, self.written = plan, None
-
-    def _add(self, *transforms: Transform) -> None:
-        self._take(replace(self.plan, root=(*self.plan.root, *transforms)))
-
     @property
-    def nest(self) -> Nest:
+    def loops(self) -> Loops:
         """The loops over the outputs."""
-        return root_nest(self.kernel, self.plan)
+        return Loops(root_nest(self.kernel, self.plan))
 
     def choose(self) -> Plan | None:
         """All decisions."""
         self._needed_first()
-        rows = self._row_axis()
+        rows = self._rows()
         if rows is None:
             return None
-        self._block(rows)
+        self._block(*rows)
         self._tile_products()
-        grouped = tuple(self._grouped())
         stored = worth_storing(self.kernel, self.plan, self.writer, ROW_BYTES)
-        self._tile_output(rows)
-        self._take(replace(self.plan, stored=stored, grouped=grouped, lanes=self.widest))
-        self._share_out()
-        staged = tuple(self._staged())
-        if self.shared:
-            self._add(Parallel())
-        return replace(self.plan, staged=staged)
+        grouped = tuple(self._grouped())
+        loops = self.loops
+        self._share_out(loops)
+        self._tile_output(loops, rows[0])
+        root = (*self.plan.root, *loops.transforms)
+        self._take(replace(self.plan, root=root, stored=stored, grouped=grouped, lanes=self.widest))
+        return replace(self.plan, staged=tuple(self._staged()))
 
     def _needed_first(self) -> None:
         """Output loops that all held values depend on go outside of the others."""
-        needs = [self._depends(stage) for stage in self.stages]
-        needed = [all(v in need for need in needs) for v in self.writer.root_ranges]
-        order = sorted(range(len(needed)), key=lambda position: not needed[position])
-        if order != list(range(len(needed))):
-            self._add(Reorder(tuple(order)))
+        needs = [
+            frozenset().union(*[ranges_in(i) for a in stage.accesses for i in a.index])
+            for stage in self.stages
+        ]
+        needed = frozenset.intersection(*needs)
+        loops = self.loops
+        loops.put_first(*(n for n, v in enumerate(self.writer.root_ranges) if v in needed))
+        self._take(replace(self.plan, root=loops.transforms))
 
-    @staticmethod
-    def _depends(stage: Stage) -> frozenset[UOp]:
-        return frozenset().union(*[ranges_in(i) for a in stage.accesses for i in a.index])
-
-    def _row_axis(self) -> int | None:
-        """The output axis whose neighbours are rows of a held product: the last that it is at."""
-        for stage, is_tiled in zip(self.stages, self.tiled, strict=True):
-            if is_tiled and stage.place and stage.place[-1] in self.writer.root_ranges:
-                loop = self.nest[self.writer.root_ranges.index(stage.place[-1])]
-                return loop.axis if isinstance(loop.size, int) else None
+    def _rows(self) -> tuple[int, int] | None:
+        """The output loop whose neighbours are rows of a held product: its axis and size."""
+        tiled = [stage for stage, is_tiled in zip(self.stages, self.tiled, strict=True) if is_tiled]
+        for stage in tiled:
+            if stage.place and stage.place[-1] in self.writer.root_ranges:
+                loop = self.loops.nest[self.writer.root_ranges.index(stage.place[-1])]
+                return (loop.axis, loop.steps) if loop.steps else None
         return None
 
-    def _block(self, axis: int) -> None:
+    def _block(self, axis: int, size: int) -> None:
         """Hold many rows, so that what the other operand gives is loaded once for all of them."""
-        position = next(n for n, loop in enumerate(self.nest) if loop.axis == axis)
-        size = self.nest[position].size
-        assert isinstance(size, int)
         sizes = [math.prod(stage.sizes) for stage in self.stages]
         width = max(sizes) * max(stage.node.dtype.itemsize for stage in self.stages)
         block = min(size, BLOCK_ROWS)
@@ -201,13 +176,13 @@ class _Chain:
             replace(one, least=block * count) if is_tiled else one
             for one, is_tiled, count in zip(self.plan.held, self.tiled, sizes, strict=True)
         )
-        root = self.plan.root
+        loops = self.loops
         if block < size:
             # The rows of a block stand right inside it.
-            others = range(position + 1, len(self.nest))
-            order = Reorder((*range(position + 1), len(self.nest), *others))
-            root = (*root, Split(axis, block), order)
-        self._take(replace(self.plan, root=root, held=held))
+            position = next(n for n, loop in enumerate(loops.nest) if loop.axis == axis)
+            loops.split(axis, block)
+            loops.put_first(*range(position + 1), len(loops.nest) - 1)
+        self._take(replace(self.plan, root=(*self.plan.root, *loops.transforms), held=held))
 
     def _tile_products(self) -> None:
         """8 rows by two vectors for each held product."""
@@ -218,25 +193,21 @@ class _Chain:
         self._take(replace(self.plan, held=held))
 
     def _tile(self, stage: Stage) -> tuple[Transform, ...]:
-        axes = [axis for axis, size in enumerate(stage.sizes) if size > 1]
-        splits: list[Split] = []
-        if len(axes) > 1:
-            splits.append(Split(axes[-2], min(TILE_ROWS, stage.sizes[axes[-2]]), "unroll"))
-        if axes:
-            splits += self._vectors(axes[-1], stage.sizes[axes[-1]])
-        sizes = [stage.sizes[axis] for axis in axes]
-        nest = apply_transforms(tuple(map(Loop, axes, sizes)), splits)
-        if len([loop for loop in nest if loop.kind == "loop"]) < 2:
-            return tuple(splits)
-        # All rows read the columns at hand before the next ones are loaded.
-        outer = len(axes)
-        return (*splits, Reorder((outer - 1, *range(outer - 1), *range(outer, len(nest)))))
+        long = [Loop(axis, size) for axis, size in enumerate(stage.sizes) if size > 1]
+        loops = Loops(tuple(long))
+        if len(long) > 1:
+            loops.split(long[-2].axis, min(TILE_ROWS, long[-2].steps), "unroll")
+        if long:
+            self._add_vectors(loops, long[-1])
+        if len(loops.plain()) > 1:
+            # All rows read the columns at hand before the next ones are loaded.
+            loops.put_first(len(long) - 1)
+        return loops.transforms
 
-    def _vectors(self, axis: int, size: int) -> list[Split]:
+    def _add_vectors(self, loops: Loops, along: Loop) -> None:
         """Up to two vectors along an axis."""
-        lanes = min(self.widest, 1 << (size.bit_length() - 1))
-        splits = [Split(axis, 2 * lanes, "unroll")] if size >= 2 * lanes else []
-        return [*splits, Split(axis, lanes, "vector")] if lanes > 1 else []
+        lanes = lanes_for(along.steps, self.widest)
+        loops.tile(along.axis, lanes, min(2, along.steps // lanes))
 
     def _grouped(self) -> Iterator[tuple[int, GroupLanes]]:
         """Lanes along the rows that are no products: their greatest value, their sum."""
@@ -253,46 +224,29 @@ class _Chain:
             if self.widest > 1:
                 yield self.writer.numbering[node], GroupLanes(axis, unroll, self.widest)
 
-    def _tile_output(self, rows: int) -> None:
+    def _tile_output(self, loops: Loops, rows: int) -> None:
         """The register tile of the product at the end; lanes alone where there is none."""
-        last = self.nest[-1]
-        if last.axis == rows or last.kind != "loop" or not isinstance(last.size, int):
+        last = loops.nest[-1]
+        if last.axis == rows or last.kind != "loop" or not last.steps:
             return
-        splits = []
-        if any(is_contraction(node) and node.op is Op.REDUCE for node in self._outer_sums()):
-            row = next(loop for loop in reversed(self.nest) if loop.axis == rows)
-            assert isinstance(row.size, int)
-            splits.append(Split(rows, min(TILE_ROWS, row.size), "unroll"))
-            splits += self._vectors(last.axis, last.size)
+        if any(is_contraction(node) for node in self._outer_sums()):
+            row = next(loop for loop in reversed(loops.nest) if loop.axis == rows)
+            loops.split(rows, min(TILE_ROWS, row.steps), "unroll")
+            self._add_vectors(loops, last)
         else:
-            splits += self._vectors(last.axis, last.size)[-1:]
-        self._add(*[split for split in splits if split.factor > 1])
+            loops.tile(last.axis, lanes_for(last.steps, self.widest))
 
     def _outer_sums(self) -> list[UOp]:
         """Reductions that the output reads, and no held value."""
         inside = {node for held in self.writer.held for node in held.toposort()}
         return [node for node in self.writer.stages if node.op is Op.REDUCE and node not in inside]
 
-    def _share_out(self) -> None:
+    def _share_out(self, loops: Loops) -> None:
         """Threads for an outer loop at which everything is computed anew."""
-        threads = self.target.threads
-        if threads < 2:
-            return
         place = frozenset.intersection(*[frozenset(stage.place) for stage in self.stages])
-        pairs = zip(self.nest, self.writer.root_ranges, strict=True)
-        sizes = {
-            n: loop.size
-            for n, (loop, v) in enumerate(pairs)
-            if v in place and loop.kind == "loop" and isinstance(loop.size, int)
-        }
-        even = (n for n, size in sizes.items() if size >= 4 * threads or size % threads == 0)
-        first = next(even, max(sizes, key=lambda n: (sizes[n], -n), default=None))
-        if first is None:
-            return
-        order = (first, *(n for n in range(len(self.nest)) if n != first))
-        if first > 0:
-            self._add(Reorder(order))
-        self.shared = True
+        pairs = enumerate(self.writer.root_ranges)
+        outer = [n for n, v in pairs if v in place and n in loops.plain() and loops.nest[n].steps]
+        loops.share_out(outer, self.target.threads)
 
     def _staged(self) -> Iterator[StageLoad]:
         """Operands whose neighbours along the lanes are far apart, copied in the order of lanes.

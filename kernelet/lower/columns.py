@@ -10,7 +10,6 @@ are read one after the other, and the sums wait in the nearest cache.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,16 +18,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
-from kernelet.lower.transforms import (
-    BlockSum,
-    Held,
-    Parallel,
-    Plan,
-    Reorder,
-    Split,
-    Transform,
-    apply_transforms,
-)
+from kernelet.lower.transforms import BlockSum, Held, Loops, Plan, Split
 
 LEAST_WORK = 1 << 16
 TILE_VECTORS = 4
@@ -44,20 +34,13 @@ def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
         return None
     if analysis.in_place or not analysis.ranges:
         return None
-    if len(analysis.writer.stages) == 1:
-        analysis = _with_long_rows(analysis, target.lanes(analysis.itemsize))
     tile = target.lanes(analysis.itemsize) * TILE_VECTORS
-    if size_of(analysis.ranges[-1]) < 2 * tile:
+    if len(analysis.writer.stages) == 1:
+        analysis = _with_long_rows(analysis, tile)
+    mains = [analysis.main_site(stage.number) for stage in analysis.writer.stages.values()]
+    if size_of(analysis.ranges[-1]) < 2 * tile or not all(_runs_down(analysis, m) for m in mains):
         return None
-    rows = set()
-    for stage in analysis.writer.stages.values():
-        main = _main_site(analysis, stage.number)
-        summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
-        if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
-            return None
-        if not _runs_down(analysis, main, summed):
-            return None
-        rows.add(size_of(summed[0]))
+    rows = {next(size_of(v) for v in main.loops if v.arg.kind == "reduce") for main in mains}
     return _plan(analysis, target, tile, rows.pop()) if len(rows) == 1 else None
 
 
@@ -74,31 +57,24 @@ def _only_sums(analysis: Analysis) -> bool:
     )
 
 
-def _main_site(analysis: Analysis, number: int) -> Site:
-    sites = (site for site in analysis.sites if site.stage == number)
-    return max(sites, key=lambda site: site.weight)
-
-
-def _with_long_rows(analysis: Analysis, width: int) -> Analysis:
+def _with_long_rows(analysis: Analysis, tile: int) -> Analysis:
     """The analysis with the last axes as one, where sums are read so and vectors stay whole."""
     while len(analysis.ranges) > 1:
-        main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
         *_, outer, lane = analysis.ranges
-        if lane.src[0].op is not Op.CONST or size_of(lane) % (width * TILE_VECTORS):
+        if lane.src[0].op is not Op.CONST or size_of(lane) % tile:
             break
-        if outer.src[0].op is not Op.CONST or not run_as_one(main, outer, lane):
+        if outer.src[0].op is not Op.CONST or not run_as_one(analysis.main_site(), outer, lane):
             break
-        count = len(analysis.kernel.src[0].src[1].shape)
-        groups = analysis.plan.merged or tuple((axis,) for axis in range(count))
         first, last = (loop.axis for loop in analysis.nest[-2:])
-        joined = tuple(itertools.chain(*groups[first : last + 1]))
-        merged = (*groups[:first], joined, *groups[last + 1 :])
-        analysis = Analysis(analysis.kernel, replace(analysis.plan, merged=merged))
+        analysis = analysis.merged(analysis.joined(first, last))
     return analysis
 
 
-def _runs_down(analysis: Analysis, main: Site, summed: list[UOp]) -> bool:
+def _runs_down(analysis: Analysis, main: Site) -> bool:
     """Whether neighbouring results read neighbours, nothing is shared, and sums take long steps."""
+    summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
+    if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
+        return False
     *outer, lane = analysis.ranges
     offsets = [load.src[0].src[1] for load in main.loads if len(load.src) == 1]
     moving = [offset for offset in offsets if lane in ranges_in(offset)]
@@ -115,30 +91,22 @@ def _runs_down(analysis: Analysis, main: Site, summed: list[UOp]) -> bool:
 def _plan(analysis: Analysis, target: Target, tile: int, rows: int) -> Plan:
     """Threads take pieces; within one, a few rows after the other."""
     *outer, last = analysis.nest
-    size = size_of(analysis.ranges[-1])
+    loops, lanes = Loops(analysis.nest), tile // TILE_VECTORS
     most = PIECE_BYTES // analysis.itemsize
-    pieces = max(-(-size // most), 1 if outer else target.threads)
-    piece = min(-(-size // (pieces * tile)) * tile, size)
-    splits = [
-        Split(last.axis, piece),
-        Split(last.axis, tile, "unroll"),
-        Split(last.axis, tile // TILE_VECTORS, "vector"),
-    ]
-    splits = [split for split in splits if split.factor > 1 and split.factor < size]
-    nest = apply_transforms(analysis.nest, splits)
-    depth = len(outer) + (piece < size)
-    root: list[Transform] = [*analysis.plan.root, *splits]
-    if depth and target.threads > 1:
-        sizes = [size_of(variable) for variable in analysis.ranges[:-1]] + [-(-size // piece)]
-        first = max(range(depth), key=lambda n: sizes[n] % target.threads == 0 or sizes[n] > 8)
-        root += [Reorder((first, *(n for n in range(len(nest)) if n != first)))] if first else []
-        root.append(Parallel())
+    pieces = max(-(-last.steps // most), 1 if outer else target.threads)
+    piece = -(-last.steps // (pieces * tile)) * tile
+    depth = len(outer)
+    if piece < last.steps:
+        loops.split(last.axis, piece)
+        depth += 1
+    loops.tile(last.axis, lanes, TILE_VECTORS)
+    loops.share_out(range(depth), target.threads)
     steps = max(n for n in range(1, min(rows, MOST_ROWS) + 1) if rows % n == 0)
     return replace(
         analysis.plan,
-        root=tuple(root),
-        lanes=tile // TILE_VECTORS,
-        held=tuple(_dear_vectors(analysis.kernel, tile // TILE_VECTORS)),
+        root=loops.transforms,
+        lanes=lanes,
+        held=tuple(_dear_vectors(analysis.kernel, lanes)),
         blocked=BlockSum(depth, steps) if steps < rows else None,
     )
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
@@ -22,9 +21,7 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import (
     Analysis,
-    Site,
     joined_axes,
-    known_size,
     run_as_one,
     size_of,
     stride_of,
@@ -32,22 +29,11 @@ from kernelet.lower.analysis import (
 )
 from kernelet.lower.panels import LARGEST_COPY
 from kernelet.lower.stage import root_nest
-from kernelet.lower.transforms import (
-    BlockSum,
-    Nest,
-    Parallel,
-    Plan,
-    Reorder,
-    Split,
-    StageLoad,
-    Transform,
-    apply_transforms,
-)
+from kernelet.lower.transforms import BlockSum, Loops, Plan, StageLoad, lanes_for
 
 LEAST_WORK = 1 << 15  # fewer steps than this are not worth a panel
 THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begun
 MANY_ROWS = 128
-MOST_HELD = 8  # partial sums may be so many times larger than a panel
 WIDE_PANEL = 256
 SHORT_SUM = 4  # products with shorter sums are bound by memory, as an outer product is
 TILE_ROWS = 8  # by two vectors: 16 sums in 32 registers
@@ -68,16 +54,12 @@ MASKED_ROW = 0.2  # how much slower numbers are that come from a halo instead of
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One loop over the results: the axes that it runs through, and which loads move along it."""
+    """One loop over the results: its axis, and which loads move along it."""
 
     variable: UOp
-    group: tuple[int, ...]
+    axis: int
     size: int
-    moves: tuple[bool, ...]
-
-    def shares_with(self, other: Output) -> bool:
-        """Whether some load moves along both."""
-        return any(a and b for a, b in zip(self.moves, other.moves, strict=True))
+    moves: frozenset[UOp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +73,70 @@ class Choice:
     vectors: int
     panels: tuple[UOp, ...]
 
+    @property
+    def size(self) -> int:
+        """The results along the lanes."""
+        return math.prod(axis.size for axis in self.lanes)
+
+    @property
+    def tile(self) -> int:
+        """Those of them that a register tile has."""
+        return self.width * self.vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The axes of the output once those of the lanes are one; `moving` are those of the panel."""
+
+    groups: tuple[tuple[int, ...], ...]
+    lane: int
+    row: int
+    moving: set[int]
+    is_joined: bool
+
+    def along(self, loops: Loops) -> list[int]:
+        """The loops along the lanes."""
+        return [n for n in loops.plain() if loops.nest[n].axis == self.lane]
+
+    def rows(self, loops: Loops) -> list[int]:
+        """The loops over the rows."""
+        return [n for n in loops.plain() if loops.nest[n].axis == self.row]
+
+    def outside(self, loops: Loops) -> list[int]:
+        """The loops around a panel."""
+        along = self.along(loops)
+        # Of the loops over rows only the first, which shares them out, may be outside.
+        inside = (*along, *self.rows(loops)[1:])
+        moving = [n for n in loops.plain() if loops.nest[n].axis in self.moving]
+        # Lanes of two axes may all be in one panel.
+        is_whole = self.is_joined and len(along) == 1
+        return [n for n in moving if n not in inside] + ([] if is_whole else along[:1])
+
 
 def plan_contraction(analysis: Analysis, target: Target) -> Plan | None:
     """The plan of a kernel that is one contraction, unless dot products cost less."""
-    main = _main_site(analysis) if target.lanes(analysis.itemsize) > 1 else None
-    if main is None:
+    if target.lanes(analysis.itemsize) == 1 or not _is_contraction(analysis):
         return None
-    merged = _axes_that_run_as_one(analysis, main)
-    if any(len(group) > 1 for group in merged):
-        analysis = Analysis(analysis.kernel, Plan(merged=merged))
-        main = _main_site(analysis)
-        assert main is not None
-    return _Contraction(analysis, main, target).plan()
+    analysis = analysis.merged(_axes_that_run_as_one(analysis))
+    return _Contraction(analysis, target).plan()
 
 
-def _main_site(analysis: Analysis) -> Site | None:
-    """The statement that adds up products, if the kernel is about nothing else."""
+def _is_contraction(analysis: Analysis) -> bool:
+    """Whether a kernel adds up products and is about nothing else."""
     stages = list(analysis.writer.stages)
     if len(stages) != 1 or stages[0].op is not Op.REDUCE or stages[0].arg.op is not Op.ADD:
-        return None
+        return False
     if analysis.in_place or analysis.work < LEAST_WORK:
-        return None
-    inner = [site for site in analysis.sites if site.stage]
-    main = max(inner, key=lambda site: site.weight)
+        return False
+    main = analysis.main_site()
     if any(variable not in main.loops for variable in analysis.ranges):
-        return None  # many results read one sum
-    slots = {load.src[0].src[0].arg.slot for load in main.loads}
+        return False  # many results read one sum
     loops = set(itertools.chain(*(site.loops for site in analysis.sites)))
-    known = all(variable.src[0].op is Op.CONST for variable in loops)
-    if known and math.prod(size_of(v) for v in main.loops if v.arg.kind == "reduce") < SHORT_SUM:
-        return None
-    return main if known and len(main.loads) == len(slots) == 2 else None
+    if any(variable.src[0].op is not Op.CONST for variable in loops):
+        return False
+    slots = {load.src[0].src[0].arg.slot for load in main.loads}
+    steps = math.prod(size_of(v) for v in main.loops if v.arg.kind == "reduce")
+    return steps >= SHORT_SUM and len(main.loads) == len(slots) == 2
 
 
 def _moves(load: UOp, variable: UOp) -> bool:
@@ -129,32 +144,37 @@ def _moves(load: UOp, variable: UOp) -> bool:
     return any(variable in ranges_in(part) for part in parts)
 
 
-def _axes_that_run_as_one(analysis: Analysis, main: Site) -> tuple[tuple[int, ...], ...]:
+def _is_masked(load: UOp) -> bool:
+    return len(load.src) == 2
+
+
+def _axes_that_run_as_one(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
     """Neighbouring output axes that the products and the results run through as if they were one."""
-    sites = [main, *(site for site in analysis.sites if site.stage == 0)]
+    sites = [analysis.main_site(), *(site for site in analysis.sites if site.stage == 0)]
     return joined_axes(analysis, lambda o, i: all(run_as_one(site, o, i) for site in sites))
 
 
 class _Contraction:
-    def __init__(self, analysis: Analysis, main: Site, target: Target) -> None:
+    def __init__(self, analysis: Analysis, target: Target) -> None:
         self.analysis = analysis
-        self.main = main
         self.target = target
-        self.shape = analysis.kernel.src[0].src[1].shape
+        self.main = main = analysis.main_site()
         self.widest = target.lanes(analysis.itemsize)
         self.rows = TILE_ROWS if target.vector_registers >= MANY_REGISTERS else FEW_TILE_ROWS
+        self.room = target.cache_bytes[-1] // 2
         self.store = next(site for site in analysis.sites if site.stage == 0).target
-        self.reduced = [size_of(v) for v in main.loops if v.arg.kind == "reduce"]
-        groups = analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
+        self.summed = [v for v in main.loops if v.arg.kind == "reduce"]
+        self.reduced = [size_of(v) for v in self.summed]
         self.outputs = [
             Output(
                 variable,
-                groups[loop.axis],
+                analysis.axis_of(variable),
                 size_of(variable),
-                tuple(_moves(load, variable) for load in main.loads),
+                frozenset(load for load in main.loads if _moves(load, variable)),
             )
-            for loop, variable in zip(analysis.nest, analysis.ranges, strict=True)
+            for variable in analysis.ranges
         ]
+        self.results = math.prod(axis.size for axis in self.outputs)
 
     def plan(self) -> Plan | None:
         """The cheapest choice as a plan."""
@@ -173,56 +193,49 @@ class _Contraction:
 
     def _choice(self, position: int, lane: Output, row: Output) -> Choice | None:
         """The cost of lanes along one axis and rows along another; None if nothing is reused."""
-        if lane.size < 4 or row.size < 2 or not any(lane.moves):
+        if lane.size < 4 or row.size < 2 or not lane.moves or lane.moves & row.moves:
             return None
-        if lane.shares_with(row):
-            return None
-        panels = tuple(
-            load
-            for load, moves in zip(self.main.loads, lane.moves, strict=True)
-            if moves and self._needs_panel(load, lane.variable, row)
-        )
+        moving = [load for load in self.main.loads if load in lane.moves]
+        panels = tuple(load for load in moving if self._needs_panel(load, lane.variable, row))
         lanes: tuple[Output, ...] = (lane,)
         if panels and position and self._continues(self.outputs[position - 1], lane):
             lanes = (self.outputs[position - 1], lane)
         size = math.prod(axis.size for axis in lanes)
-        width = min(self.widest, 1 << (size.bit_length() - 1))
+        width = lanes_for(size, self.widest)
         vectors = min(TILE_VECTORS, size // width)
         rows = min(row.size, self.rows * TILE_VECTORS // vectors)
         idle = _rounded(size, width * vectors) / size * _rounded(row.size, rows) / row.size
         weight = self.main.weight * idle / width
         cost = weight * max(1.0, TILE_SUMS / (rows * vectors))
         cost += sum(self._copy_cost(load, lane.variable, width) for load in panels)
-        stored = math.prod(axis.size for axis in self.outputs)
         near = stride_of(self.store.src[1], lane.variable) == 1
-        cost += stored * (1 / width if near else SCATTER_COST)
-        for load, moves in zip(self.main.loads, lane.moves, strict=True):
-            if not moves and len(load.src) == 2:
+        cost += self.results * (1 / width if near else SCATTER_COST)
+        for load in self.main.loads:
+            if load in moving:
+                continue
+            if _is_masked(load):
                 cost += weight * MASKED_ROW + self._steps(load) * COPY_COST / width
                 cost += weight * LARGE_HALO * self._is_large_halo(load, lane, row)
-            if not moves and self._is_far(load):
+            if self._is_far(load):
                 cost += self._steps(load) * GATHER_COST
         return Choice(cost, lanes, row, width, vectors, panels)
 
     def _dot_cost(self) -> float:
         """What dot products cost, which read both operands as they lie."""
-        offsets = [load.src[0].src[1] for load in self.main.loads]
         inner = [
             size_of(variable)
-            for variable in self.main.loops
-            if variable.arg.kind == "reduce" and all(stride_of(o, variable) == 1 for o in offsets)
+            for variable in self.summed
+            if all(_stride(load, variable) == 1 for load in self.main.loads)
         ]
-        if not inner or max(inner) < LONG_DOT or self.main.loads[-1].src[1:]:
+        if max(inner, default=0) < LONG_DOT or _is_masked(self.main.loads[-1]):
             return math.inf
-        stored = math.prod(axis.size for axis in self.outputs)
-        return DOT_COST * self.main.weight / self.widest + stored * FINISH_COST
+        return DOT_COST * self.main.weight / self.widest + self.results * FINISH_COST
 
     def _needs_panel(self, load: UOp, lane: UOp, row: Output) -> bool:
         """Masked or scattered lanes need one; rows far apart do not stay in the cache without."""
-        if len(load.src) == 2 or stride_of(load.src[0].src[1], lane) != 1:
+        if _is_masked(load) or _stride(load, lane) != 1:
             return True
-        large = self._steps(load) * self.analysis.itemsize > self.target.cache_bytes[-1]
-        return large and row.size >= FEW_ROWS * 2
+        return self._is_large(load) and row.size >= FEW_ROWS * 2
 
     def _continues(self, outer: Output, lane: Output) -> bool:
         """Whether results go on in the next row of the same operand, so that lanes may too."""
@@ -232,26 +245,24 @@ class _Contraction:
 
     def _is_large_halo(self, load: UOp, lane: Output, row: Output) -> bool:
         """Whether the padded copy of an operand, for the rows of a tile and a part of the sum, is."""
-        outer = [o.size for o in self.outputs if o.shares_with(lane) and _moves(load, o.variable)]
+        outer = [o.size for o in self.outputs if o.moves & lane.moves and load in o.moves]
         memory = load.src[0].src[0]
-        room = self.target.cache_bytes[-1] // 2
         size = memory.arg.size * memory.dtype.itemsize / math.prod(outer)
-        if _moves(load, row.variable):
+        if load in row.moves:
             size *= min(self.rows / row.size, 1)
-        reduced = math.prod(size_of(v) for v in self.main.loops if v.arg.kind == "reduce")
-        panel = reduced * self.widest * TILE_VECTORS * self.analysis.itemsize
-        return bool(size * min(room / panel, 1) > room)
+        panel = math.prod(self.reduced) * self.widest * TILE_VECTORS * self.analysis.itemsize
+        return bool(size * min(self.room / panel, 1) > self.room)
+
+    def _is_large(self, load: UOp) -> bool:
+        """Whether what is read does not stay in a cache."""
+        return self._steps(load) * self.analysis.itemsize > self.target.cache_bytes[-1]
 
     def _is_far(self, load: UOp) -> bool:
         """Whether a sum runs through an operand in long steps, which then does not stay cached."""
-        if self._steps(load) * self.analysis.itemsize <= self.target.cache_bytes[-1]:
-            return False
-        summed = [v for v in self.main.loops if v.arg.kind == "reduce"]
-        return all(stride_of(load.src[0].src[1], variable) != 1 for variable in summed)
+        return self._is_large(load) and all(_stride(load, v) != 1 for v in self.summed)
 
     def _copy_cost(self, load: UOp, lane: UOp, width: int) -> float:
-        near = stride_of(load.src[0].src[1], lane) == 1
-        return self._steps(load) * (COPY_COST / width if near else GATHER_COST)
+        return self._steps(load) * (COPY_COST / width if _stride(load, lane) == 1 else GATHER_COST)
 
     def _steps(self, load: UOp) -> int:
         """How many different elements are read, each tap of a window for itself."""
@@ -261,186 +272,114 @@ class _Contraction:
 
     def _plan(self, choice: Choice) -> Plan:
         """Splits for panel and tile, then the order, then threads, then the copies."""
-        groups = self._groups(choice)
-        number = {o.group: _position(groups, o.group) for o in self.outputs}
-        lane, row = number[choice.lanes[-1].group], number[choice.row.group]
-        panel, cut, steps = self._panel(choice)
-        splits = self._splits(choice, lane, row, panel)
-        whole = root_nest(self.analysis.kernel, Plan(merged=groups))
-        moving = {number[o.group] for o in self.outputs if o.shares_with(choice.lanes[-1])}
-        order = _Order(apply_transforms(whole, splits), lane, row, moving, len(choice.lanes) > 1)
         threads = self.target.threads
-        if (
-            threads > 1
-            and not order.shares_out(threads)
-            and choice.row.size % (threads * splits[0].factor) == 0
-        ):
+        first, last = choice.lanes[0].axis, choice.lanes[-1].axis
+        groups = self.analysis.joined(first, last)
+        # The axes of the lanes become one.
+        number = {o.axis: min(o.axis, max(first, o.axis - last + first)) for o in self.outputs}
+        moving = {number[o.axis] for o in self.outputs if o.moves & choice.lanes[-1].moves}
+        axes = Axes(groups, first, number[choice.row.axis], moving, first != last)
+        panel, part = self._panel(choice)
+        rows = tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
+        loops = self._tiled(choice, axes, rows, panel)
+        outer = axes.outside(loops)
+        can_share = threads > 1 and choice.row.size % (threads * rows) == 0
+        if can_share and not loops.evenly_shared(outer, threads):
             # Each thread takes some of the rows, and has a panel of its own.
-            splits.insert(0, Split(row, choice.row.size // threads))
-            nest = apply_transforms(whole, splits)
-            order = _Order(nest, lane, row, {*moving, row}, len(choice.lanes) > 1)
-        order.share_out(threads)
-        transforms: list[Transform] = [*splits, Reorder(tuple(order.all()))]
-        if order.loops and threads > 1 and self.analysis.work >= THREAD_WORK:
-            transforms.append(Parallel())
-            if steps and not order.outer:
-                order.put_outside(order.all()[0])
-        rest = order.along + order.inner
-        blocked = BlockSum(len(order.outer), steps, cut) if steps and rest else None
-        depth = len(order.outer)
-        if blocked is not None:  # inside the loops of the sum's parts, if there are several
+            loops = self._tiled(choice, axes, rows, panel, choice.row.size // threads)
+            outer = replace(axes, moving={*moving, axes.row}).outside(loops)
+        plain = loops.plain()
+        along = [n for n in axes.along(loops) if n not in outer]
+        loops.put_first(*outer, *along, *axes.rows(loops), *plain)
+        outside, beside = len(outer), len(along)
+        is_worth = self.analysis.work >= THREAD_WORK
+        shared = loops.share_out(range(len(outer or plain)), threads if is_worth else 1)
+        if plain and not outer:
+            # Every thread fills a panel for itself, once for each part of a sum.
+            outside = int(shared is not None and part is not None)
+            beside = len({*range(beside)} - {shared or 0}) + 1 - outside
+        blocked, depth = None, outside
+        if part is not None and outside < len(plain):
+            cut, steps = part
+            blocked = BlockSum(outside, steps, cut)
             depth += cut + (steps < self.reduced[cut])
-        inside = depth + len(order.along) + any(order.axis(n) == row for n in order.inner[:1])
+        inner = outside + beside
+        inside = depth + beside + (inner < len(plain) and loops.nest[inner].axis == axes.row)
         return replace(
             self.analysis.plan,
             merged=groups,
-            root=tuple(transforms),
+            root=loops.transforms,
             lanes=self.widest,
             blocked=blocked,
             staged=self._staged(choice, depth, inside),
         )
 
-    def _groups(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
-        """The axes of each output loop; those of the lanes are one."""
-        groups = self.analysis.plan.merged or tuple((axis,) for axis in range(len(self.shape)))
-        first, last = choice.lanes[0].group, choice.lanes[-1].group
-        start, end = groups.index(first), groups.index(last)
-        joined = tuple(itertools.chain(*groups[start : end + 1]))
-        return (*groups[:start], joined, *groups[end + 1 :])
+    def _tiled(
+        self, choice: Choice, axes: Axes, rows: int, panel: int, part_of_rows: int = 1
+    ) -> Loops:
+        loops = Loops(root_nest(self.analysis.kernel, Plan(merged=axes.groups)))
+        loops.split(axes.row, part_of_rows)
+        loops.split(axes.row, rows, "unroll")
+        if choice.tile < panel < choice.size:
+            loops.split(axes.lane, panel)
+        loops.tile(axes.lane, choice.width, choice.vectors)
+        return loops
 
-    def _splits(self, choice: Choice, lane: int, row: int, panel: int) -> list[Split]:
-        rows = tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
-        splits = [Split(row, rows, "unroll")]
-        size = math.prod(axis.size for axis in choice.lanes)
-        if panel < size and panel > choice.width * choice.vectors:
-            splits.append(Split(lane, panel))
-        if choice.vectors > 1:
-            splits.append(Split(lane, choice.width * choice.vectors, "unroll"))
-        splits.append(Split(lane, choice.width, "vector"))
-        return [split for split in splits if split.factor > 1]
-
-    def _panel(self, choice: Choice) -> tuple[int, int, int]:
-        """Results that share a panel; which loop of the sum is cut, and its steps (0: none).
+    def _panel(self, choice: Choice) -> tuple[int, tuple[int, int] | None]:
+        """Results that share a panel, and the part of the sum that it is for.
 
         A panel has whole rows of results, few idle lanes, and fits in half of the second cache.
         """
-        tile = choice.width * choice.vectors
-        reduced = self.reduced
-        room = self.target.cache_bytes[-1] // 2 // self.analysis.itemsize
         if not choice.panels:
-            return tile, 0, 0
-        whole = math.prod(axis.size for axis in choice.lanes)
-        # A panel that few rows read is to be copied at full speed: in long pieces.
-        near = stride_of(choice.panels[0].src[0].src[1], choice.lanes[-1].variable) == 1
-        sizes = [
-            min(WIDE_PANEL, whole // tile * tile) if near and choice.row.size < MANY_ROWS else tile
-        ]
-        if len(choice.lanes) > 1:
-            rows, length = (axis.size for axis in choice.lanes)
-            sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
-            sizes = [size for size in sizes if size >= tile] or [rows * length]
-            # One step at least has to fit, and the partial sums of all results of a panel.
-            steps = math.prod(reduced[1:])
-            held = math.prod(o.size for o in self.outputs if not o.shares_with(choice.lanes[-1]))
-            fitting = [n for n in sizes if n * max(steps, held // MOST_HELD) <= 2 * room]
-            sizes = fitting or sizes[:1]
-
-        def part_for(size: int) -> tuple[int, int]:
-            for cut, count in enumerate(reduced):
-                rest = math.prod(reduced[cut + 1 :]) * size
-                most = room // rest
-                if most:
-                    steps = max(n for n in range(1, min(count, most) + 1) if count % n == 0)
-                    return cut, steps
-                if rest * self.analysis.itemsize <= LARGEST_COPY:
-                    return cut, 1
-            return len(reduced) - 1, 1
-
-        def is_cut(size: int) -> bool:
-            return bool(reduced) and part_for(size) != (0, reduced[0])
+            return choice.tile, None
 
         def preference(size: int) -> tuple[float, bool, int]:
-            return round(_rounded(size, tile) / size, 1), is_cut(size), -size
+            idle = round(_rounded(size, choice.tile) / size, 1)
+            return idle, self._part(size) is not None, -size
 
-        best = min(sizes, key=preference)
-        return (best, *part_for(best)) if is_cut(best) else (best, 0, 0)
+        best = min(self._panel_sizes(choice), key=preference)
+        return best, self._part(best)
+
+    def _panel_sizes(self, choice: Choice) -> list[int]:
+        if len(choice.lanes) == 1:
+            # A panel that few rows read is to be copied at full speed: in long pieces.
+            near = _stride(choice.panels[0], choice.lanes[0].variable) == 1
+            wide = min(WIDE_PANEL, choice.size // choice.tile * choice.tile)
+            return [wide if near and choice.row.size < MANY_ROWS else choice.tile]
+        rows, length = (axis.size for axis in choice.lanes)
+        sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
+        sizes = [size for size in sizes if size >= choice.tile]
+        # One step of the outermost sum at least has to fit.
+        least = math.prod(self.reduced[1:]) * self.analysis.itemsize
+        return [size for size in sizes if size * least <= 2 * self.room] or sizes[:1]
+
+    def _part(self, size: int) -> tuple[int, int] | None:
+        """Which loop of the sum is cut for a panel of this size, and its steps; None: it is whole."""
+        for cut, count in enumerate(self.reduced):
+            step = math.prod(self.reduced[cut + 1 :]) * size * self.analysis.itemsize
+            most = min(count, self.room // step)
+            if most:
+                steps = max(n for n in range(1, most + 1) if count % n == 0)
+                return (cut, steps) if cut or steps < count else None
+            if step <= LARGEST_COPY:
+                return cut, 1
+        return len(self.reduced) - 1, 1
 
     def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
         """Panels, with the halo that fills them; then the other operand if it has masks."""
         staged = []
         for load in choice.panels:
             one = StageLoad(load.src[0].src[0].arg.slot, depth)
-            staged += [one, one] if len(load.src) == 2 else [one]
-        for load, moves in zip(self.main.loads, choice.lanes[-1].moves, strict=True):
-            if not moves and len(load.src) == 2:
+            staged += [one, one] if _is_masked(load) else [one]
+        for load in self.main.loads:
+            if _is_masked(load) and load not in choice.lanes[-1].moves:
                 staged.append(StageLoad(load.src[0].src[0].arg.slot, inside))
         return tuple(staged)
 
 
-class _Order:
-    """The loops around a tile, as numbers: those outside of the panel, along it, inside of it."""
-
-    def __init__(self, nest: Nest, lane: int, row: int, moving: set[int], is_joined: bool) -> None:
-        self.nest = nest
-        self.loops = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
-        self.along = [n for n in self.loops if nest[n].axis == lane]
-        self.outer = [n for n in self.loops if nest[n].axis in moving and n not in self.along]
-        # Of the loops over rows only the first, which shares them out, may be outside.
-        self.outer = [n for n in self.outer if nest[n].axis != row or n == self._first(row)]
-        if not is_joined or len(self.along) > 1:
-            self.outer += self.along[:1]
-        self.along = [n for n in self.along if n not in self.outer]
-        rest = [n for n in self.loops if n not in self.outer and n not in self.along]
-        self.inner = sorted(rest, key=lambda n: nest[n].axis != row)
-
-    def put_outside(self, number: int) -> None:
-        """A loop goes outside of the panel."""
-        self.outer.append(number)
-        self.along = [n for n in self.along if n != number]
-        self.inner = [n for n in self.inner if n != number]
-
-    def _first(self, axis: int) -> int:
-        return next(n for n in self.loops if self.nest[n].axis == axis)
-
-    def axis(self, number: int) -> int:
-        """The axis of a loop."""
-        return self.nest[number].axis
-
-    def all(self) -> list[int]:
-        """All loops from the outermost."""
-        return list(dict.fromkeys([*self.outer, *self.along, *self.inner, *range(len(self.nest))]))
-
-    def _even(self, loops: list[int], threads: int) -> list[int]:
-        sizes = {n: known_size(self.nest[n].size) for n in loops}
-        return [n for n in loops if sizes[n] >= 4 * threads or sizes[n] % threads == 0]
-
-    def shares_out(self, threads: int) -> bool:
-        """Whether a loop outside of the panel keeps all threads busy."""
-        return bool(self._even(self.outer, threads))
-
-    def share_out(self, threads: int) -> None:
-        """The loop that keeps all threads busy goes outermost."""
-        if not self.outer:
-            # Every thread fills the panel for itself, before its first row.
-            even = self._even(self.along + self.inner, threads)
-            self.along = [*even[:1], *(n for n in self.along if n not in even[:1])]
-            self.inner = [n for n in self.inner if n not in even[:1]]
-            return
-        sizes = {n: known_size(self.nest[n].size) for n in self.outer}
-        even = self._even(self.outer, threads)
-        first = even[0] if even else max(self.outer, key=lambda n: sizes[n])
-        self.outer.sort(key=lambda n: n != first)
-
-
-def _position(groups: Sequence[tuple[int, ...]], group: tuple[int, ...]) -> int:
-    return next(n for n, axes in enumerate(groups) if set(group) <= set(axes))
+def _stride(load: UOp, variable: UOp) -> int | None:
+    return stride_of(load.src[0].src[1], variable)
 
 
 def _rounded(size: int, tile: int) -> int:
     return -(-size // tile) * tile
-
-
-def _fewest_idle(size: int, width: int, most: int) -> int:
-    """Vectors side by side: as many as leave few lanes idle."""
-    counts = [count for count in range(1, most + 1) if count * width <= size]
-    return min(counts, key=lambda count: (_rounded(size, count * width), -count), default=1)

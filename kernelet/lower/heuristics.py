@@ -10,7 +10,7 @@ along each loop: contiguous lanes are one instruction, a value that does not mov
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
@@ -22,7 +22,6 @@ from kernelet.lower.analysis import (
     Analysis,
     Site,
     joined_axes,
-    known_size,
     run_as_one,
     size_of,
     stride_of,
@@ -32,19 +31,9 @@ from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import form_of_part
-from kernelet.lower.running import Running, running_axis, running_transforms
+from kernelet.lower.running import running_axis, running_transforms
 from kernelet.lower.searching import plan_scatter
-from kernelet.lower.transforms import (
-    Follow,
-    GroupLanes,
-    Nest,
-    Parallel,
-    Plan,
-    Reorder,
-    Split,
-    Transform,
-    apply_transforms,
-)
+from kernelet.lower.transforms import GroupLanes, Loops, Plan, lanes_for
 
 THREAD_WORK = 1 << 16  # fewer steps than this are not worth waking a thread
 SCRATCH_BYTES = 1 << 15  # the largest row kept in scratch
@@ -64,47 +53,40 @@ def merge_axes(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
 
 
 def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
-    if inner.src[0].op is not Op.CONST or outer.src[0].op is not Op.CONST:
-        return False
-    if analysis.stage_depends(outer) or analysis.stage_depends(inner):
-        return False
-    if not all(run_as_one(site, outer, inner) for site in analysis.sites):
-        return False
-    return not _gates_depend(analysis, {outer, inner})
+    return (
+        inner.src[0].op is outer.src[0].op is Op.CONST
+        and not (analysis.stage_depends(outer) or analysis.stage_depends(inner))
+        and all(run_as_one(site, outer, inner) for site in analysis.sites)
+        and not _gates_depend(analysis, {outer, inner})
+    )
 
 
 def _gates_depend(analysis: Analysis, variables: set[UOp]) -> bool:
     """Whether a condition or a number computed from the index uses one of the loops."""
-    for node in analysis.writer.written_values():
-        if node.op in (Op.CAST, Op.CMPLT) and any(
-            variables & ranges_in(source) for source in node.src if source.op is not Op.LOAD
-        ):
-            return True
-    return False
+    return any(
+        variables & ranges_in(source)
+        for node in analysis.writer.written_values()
+        if node.op in (Op.CAST, Op.CMPLT)
+        for source in node.src
+        if source.op is not Op.LOAD
+    )
 
 
 # ---- lanes ----
 
 
-def _lanes_for(size: int, widest: int) -> int:
-    """The greatest power of two that is at most the register and at most the axis."""
-    return min(widest, 1 << (size.bit_length() - 1))
-
-
-def _move_cost(address: UOp, gate: UOp | None, variable: UOp, lanes: int) -> float:
-    stride = stride_of(address.src[1], variable)
-    if stride is None or stride not in (0, 1):
+def _move_cost(address: UOp, gate: Sequence[UOp], variable: UOp, lanes: int) -> float:
+    if stride_of(address.src[1], variable) not in (0, 1):
         return GATHER_COST
-    masked = gate is not None and variable in ranges_in(gate)
+    masked = any(variable in ranges_in(part) for part in gate)
     return (1.5 if masked else 1.0) / lanes
 
 
 def _site_cost(site: Site, variable: UOp, lanes: int) -> float:
     """Instructions of a statement with lanes along one of its loops."""
-    cost = 1 / lanes + _move_cost(site.target, None, variable, lanes) if site.stage == 0 else 0.0
+    cost = 1 / lanes + _move_cost(site.target, (), variable, lanes) if site.stage == 0 else 0.0
     for load in site.loads:
-        gate = load.src[1] if len(load.src) == 2 else None
-        moved = _move_cost(load.src[0], gate, variable, lanes)
+        moved = _move_cost(load.src[0], load.src[1:], variable, lanes)
         cost += moved / _rows_of(site, load, variable) if moved == GATHER_COST else moved
     return site.weight * (cost + 1 / lanes)
 
@@ -124,51 +106,51 @@ def _scalar_cost(site: Site) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Lanes along a reduced axis: the loop, the axis, and what it costs."""
+    """What a reduction costs with the partial results that suit it, if any."""
 
     cost: float
-    variable: UOp | None = None
-    axis: int = -1
-    lanes: int = 1
+    group: GroupLanes | None = None
+
+
+def _dots(analysis: Analysis, widest: int) -> dict[int, Dot]:
+    numbers = sorted({site.stage for site in analysis.sites} - {0})
+    return {number: _best_dot(analysis, number, widest) for number in numbers}
 
 
 def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
     """The cheapest lanes along an axis that a stage reduces."""
     sites = [site for site in analysis.sites if site.stage == stage]
-    best = Dot(sum(map(_scalar_cost, sites)))
-    node = next(n for n, number in analysis.writer.numbering.items() if number == stage)
-    if node.op is not Op.REDUCE or analysis.writer.absorbed.get(node):
-        return best
-    main = max(sites, key=lambda site: site.weight)
-    reduced = [v for v in main.loops if v.arg.kind == "reduce" and v.src[0].op is Op.CONST]
-    axes = [axis for axis in node.arg.axes if node.src[0].shape[axis] != 1]
-    all_reduced = [v for v in main.loops if v.arg.kind == "reduce"]
-    for variable in reduced:
-        if len(all_reduced) < len(axes) or _has_children(analysis, variable):
-            continue
-        size = variable.src[0].arg
-        own = all_reduced[len(all_reduced) - len(axes) :]
-        if variable not in own:
-            continue
-        axis = axes[own.index(variable)]
-        outputs = main.weight / math.prod(size_of(v) for v in own)
+    best, main = Dot(sum(map(_scalar_cost, sites))), analysis.main_site(stage)
+    axes = analysis.reduced_axes(stage)
+    outputs = main.weight / math.prod(size_of(v) for v in axes.values())
+    for axis, variable in axes.items():
+        size = size_of(variable)
         for lanes in (widest, widest // 2, widest // 4):
-            if not 4 <= lanes <= size:
+            if not 4 <= lanes <= size or not analysis.can_have_lanes(variable):
                 continue
             whole = size // lanes * lanes / size
             vector = _site_cost(main, variable, lanes) * whole
             rest = _scalar_cost(main) * (1 - whole)
             cost = vector + rest + outputs * FINISH_COST * lanes / 16
             if cost < best.cost:
-                best = Dot(cost, variable, axis, lanes)
+                best = Dot(cost, GroupLanes(axis, _at_once(size // lanes), lanes))
     return best
 
 
-def _has_children(analysis: Analysis, variable: UOp) -> bool:
-    return any(variable in other.place for other in analysis.writer.stages.values())
+def _at_once(steps: int) -> int:
+    """Vectors in one step of a reduction: of 49 rather 7, which leave no rest."""
+    whole = [n for n in (4, 8, 6, 5, 7) if steps % n == 0]
+    large = [n for n in (4, 2) if steps % n == 0 or steps >= 8 * n]
+    return [*whole, *large, 1][0]
 
 
-# ---- the plan ----
+def _grouped(dots: dict[int, Dot], most: int = 8) -> tuple[tuple[int, GroupLanes], ...]:
+    """The partial results of all reductions that have some, of at most so many vectors."""
+    return tuple(
+        (number, replace(dot.group, unroll=min(dot.group.unroll, most)))
+        for number, dot in sorted(dots.items())
+        if dot.group is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,34 +165,34 @@ class Lanes:
 
 def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
     """The cheapest axis for the lanes."""
-    numbers = {site.stage for site in analysis.sites} - {0}
-    dots = {number: _best_dot(analysis, number, widest) for number in numbers}
+    dots = _dots(analysis, widest)
+    outputs = [site for site in analysis.sites if site.stage == 0]
     best: Lanes | None = None
     for variable in (*reversed(analysis.ranges), None):
-        if variable is not None and (variable.src[0].op is not Op.CONST or size_of(variable) < 4):
-            continue
-        lanes = 1 if variable is None else _lanes_for(size_of(variable), widest)
-        if variable is not None and analysis.in_place:
-            lanes = math.gcd(lanes, size_of(variable))
-            if lanes < 4:
-                continue
-        cost, used = 0.0, {}
-        for number in numbers:
-            inside = [s for s in analysis.sites if s.stage == number and variable in s.loops]
-            if variable is not None and inside:
-                cost += sum(_site_cost(site, variable, lanes) for site in inside)
-            else:
-                cost += dots[number].cost
-                used[number] = dots[number]
-        for site in analysis.sites:
-            if site.stage == 0:
-                cost += (
-                    _scalar_cost(site) if variable is None else _site_cost(site, variable, lanes)
-                )
+        if variable is None:
+            lanes, used, cost = 1, dots, sum(map(_scalar_cost, outputs))
+        else:
+            lanes = _lanes_along(analysis, variable, widest)
+            inside = [site for site in analysis.sites if variable in site.loops]
+            used = {n: dots[n] for n in dots.keys() - {site.stage for site in inside}}
+            cost = sum(_site_cost(site, variable, lanes) for site in inside) if lanes else math.inf
+        cost += sum(dot.cost for dot in used.values())
         if best is None or cost < best.cost * 0.999:
             best = Lanes(cost, variable, lanes, used)
     assert best is not None
     return best
+
+
+def _lanes_along(analysis: Analysis, variable: UOp, widest: int) -> int:
+    """How many results along a loop are computed at once; 0 where none can be."""
+    size = size_of(variable)
+    if variable.src[0].op is not Op.CONST or size < 4:
+        return 0
+    lanes = lanes_for(size, widest)
+    if not analysis.in_place:
+        return lanes
+    lanes = math.gcd(lanes, size)
+    return lanes if lanes >= 4 else 0
 
 
 def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
@@ -229,6 +211,9 @@ def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
     return found
 
 
+# ---- the plan ----
+
+
 def plan_kernel(kernel: UOp, target: Target) -> Plan:
     """The plan that the heuristics give for a kernel on a device."""
     if kernel.src[0].op is Op.SINK:  # its parts are too small for several threads
@@ -240,182 +225,106 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     if chain is not None:
         return chain
     analysis = Analysis(kernel, Plan())
-    scatter = plan_scatter(analysis, target)
-    if scatter is not None:
-        return scatter
-    contraction = plan_contraction(analysis, target)
-    if contraction is not None:
-        return contraction
-    merged = merge_axes(analysis)
-    if any(len(group) > 1 for group in merged):
-        analysis = Analysis(kernel, Plan(merged=merged))
-    columns = plan_columns(analysis, target)
-    if columns is not None:
-        return columns
-    running = running_axis(analysis)
+    plan = plan_scatter(analysis, target) or plan_contraction(analysis, target)
+    if plan is not None:
+        return plan
+    analysis = analysis.merged(merge_axes(analysis))
+    return plan_columns(analysis, target) or _tile_plan(analysis, target)
+
+
+def _tile_plan(analysis: Analysis, target: Target) -> Plan:
+    """Lanes where they cost least, then a register tile; or loops that run along an axis."""
+    kernel, running = analysis.kernel, running_axis(analysis)
+    loops = Loops(analysis.nest)
     if running is not None:
-        follow = Follow(running.axis, 1, running.backwards)
-        analysis = Analysis(kernel, replace(analysis.plan, root=(follow,)))
-    order = _dependent_first(analysis) if running is None else None
-    if order is not None:
-        plan = replace(analysis.plan, root=(Reorder(order),))
-        analysis = Analysis(kernel, plan)
+        loops.apply(running.follow())
+    else:
+        # Loops that reductions depend on go outside of those that they do not.
+        needed = [n for n, v in enumerate(analysis.ranges) if analysis.stage_depends(v)]
+        loops.put_first(*needed)
+    if loops.transforms:
+        analysis = Analysis(kernel, replace(analysis.plan, root=loops.transforms))
     stored = worth_storing(kernel, analysis.plan, analysis.writer, SCRATCH_BYTES)
     if stored:
         analysis = Analysis(kernel, replace(analysis.plan, stored=stored))
-    planner = _Planner(analysis, target)
+    widest = target.lanes(analysis.itemsize)
+    threads = target.threads if analysis.work >= THREAD_WORK else 1
     if running is not None:
-        return planner.running_plan(running)
-    return replace(planner.plan(), trimmed=may_mask(kernel))
+        dots = _dots(analysis, widest)
+        root = running_transforms(analysis, running, target, threads)
+        return replace(analysis.plan, root=root, grouped=_grouped(dots), lanes=widest)
+    tile = _Tile(analysis, choose_lanes(analysis, widest))
+    tile.share_out(threads)
+    has_tile = any(loop.kind == "unroll" for loop in tile.loops.nest)
+    return replace(
+        analysis.plan,
+        root=(*analysis.plan.root, *tile.loops.transforms),
+        grouped=_grouped(tile.lanes.dots, 1 if has_tile else 8),
+        lanes=widest,
+        trimmed=may_mask(kernel),
+    )
 
 
-def _dependent_first(analysis: Analysis) -> tuple[int, ...] | None:
-    """Output loops that reductions depend on go outside of those that they do not."""
-    if not analysis.writer.stages:
-        return None
-    needed = [analysis.stage_depends(variable) for variable in analysis.ranges]
-    order = sorted(range(len(needed)), key=lambda position: not needed[position])
-    return tuple(order) if order != list(range(len(needed))) else None
+class _Tile:
+    """The loops over the outputs: the register tile, then threads."""
 
-
-class _Planner:
-    def __init__(self, analysis: Analysis, target: Target) -> None:
+    def __init__(self, analysis: Analysis, lanes: Lanes) -> None:
         self.analysis = analysis
-        self.target = target
-        self.widest = target.lanes(analysis.itemsize)
-        self.lanes = choose_lanes(analysis, self.widest)
-
-    def plan(self) -> Plan:
-        """Splits for the tile, then the order, then threads."""
-        analysis = self.analysis
-        root: list[Transform] = list(analysis.plan.root)
-        nest = analysis.nest
-        vector = self.lanes.variable
-        tiled = [s for s in analysis.sites if s.stage and self._in_tile(s)]
-        splits: list[Split] = []
-        if vector is not None:
-            axis = self._axis(vector)
-            count = self._vectors(vector, tiled)
-            row = self._row_axis(tiled, {vector}) if tiled else None
-            if row is not None:
-                splits.append(Split(self._axis(row), self._tile_rows(row), "unroll"))
-                # One vector wide, the tile needs a second axis to have enough sums under way.
-                other = self._row_axis(tiled, {vector, row}) if count == 1 else None
-                if other is not None:
-                    splits.append(Split(self._axis(other), self._tile_rows(other, 2), "unroll"))
-            if count > 1:
-                splits.append(Split(axis, self.lanes.lanes * count, "unroll"))
-            splits.append(Split(axis, self.lanes.lanes, "vector"))
+        self.lanes = lanes
+        self.loops = Loops(analysis.nest)
+        if lanes.variable is None:
+            self._dots_side_by_side()
         else:
-            splits += self._dot_tile()
-        splits = [split for split in splits if split.factor > 1]
-        root += splits
-        nest = apply_transforms(nest, splits)
-        root += self._threads(nest)
-        has_tile = any(split.kind == "unroll" for split in splits)
-        grouped = tuple(
-            (number, self._group(dot, has_tile))
-            for number, dot in sorted(self.lanes.dots.items())
-            if dot.variable is not None
-        )
-        return replace(analysis.plan, root=tuple(root), grouped=grouped, lanes=self.widest)
+            self._vectors(lanes.variable)
 
-    def running_plan(self, running: Running) -> Plan:
-        """The loops for running reductions; others in the kernel have lanes of their own."""
-        analysis = self.analysis
-        shared = self.target.threads > 1 and analysis.work >= THREAD_WORK
-        root = running_transforms(analysis, running, self.target, shared=shared)
-        numbers = {site.stage for site in analysis.sites} - {0}
-        dots = {number: _best_dot(analysis, number, self.widest) for number in sorted(numbers)}
-        grouped = tuple(
-            (n, self._group(dot, False)) for n, dot in dots.items() if dot.variable is not None
-        )
-        return replace(analysis.plan, root=root, grouped=grouped, lanes=self.widest)
+    def _vectors(self, variable: UOp) -> None:
+        """Rows of vectors that share what is loaded."""
+        lanes, size = self.lanes.lanes, size_of(variable)
+        sites = [site for site in self.analysis.sites if site.stage and variable in site.loops]
+        row = self._row(sites, {variable})
+        count = 1
+        if sites:
+            counts = [n for n in range(1, 5 if row is None else 3) if n * lanes <= size]
+            if self.analysis.in_place:
+                counts = [n for n in counts if size % (n * lanes) == 0]
+            count = min(counts, key=lambda n: (-(-size // (n * lanes)) * n, -n), default=1)
+        if row is not None:
+            self._add_rows(row, TILE_ROWS)
+            # One vector wide, the tile needs a second axis to have enough sums under way.
+            other = self._row(sites, {variable, row}) if count == 1 else None
+            if other is not None:
+                self._add_rows(other, 2)
+        self.loops.tile(self.analysis.axis_of(variable), lanes, count)
 
-    def _axis(self, variable: UOp) -> int:
-        return self.analysis.nest[self.analysis.ranges.index(variable)].axis
-
-    def _in_tile(self, site: Site) -> bool:
-        return self.lanes.variable is not None and self.lanes.variable in site.loops
-
-    def _vectors(self, variable: UOp, tiled: list[Site]) -> int:
-        """Vectors side by side in the tile."""
-        if not tiled:
-            return 1
-        size, lanes = size_of(variable), self.lanes.lanes
-        most = 2 if self._row_axis(tiled, {variable}) is not None else 4
-        counts = [c for c in range(1, most + 1) if c * lanes <= size]
-        if self.analysis.in_place:
-            counts = [c for c in counts if size % (c * lanes) == 0]
-        return min(counts, key=lambda c: (-(-size // (c * lanes)) * c, -c), default=1)
-
-    def _row_axis(self, sites: list[Site], without: set[UOp]) -> UOp | None:
-        """The output loop along which most loads are reused."""
-        best, found = 0.0, None
-        lane = self.lanes.variable
-        for variable in reversed(self.analysis.ranges):
-            if variable in without or variable.src[0].op is not Op.CONST:
-                continue
-            reuse = _reuse(sites, variable, lane)
-            if reuse > best:
-                best, found = reuse, variable
-        return found
-
-    def _tile_rows(self, variable: UOp, most: int = TILE_ROWS) -> int:
-        return tile_rows(size_of(variable), most, whole=self.analysis.in_place)
-
-    def _dot_tile(self) -> list[Split]:
+    def _dots_side_by_side(self) -> None:
         """A square of dot products that share their operands."""
-        sites = [
-            site
-            for site in self.analysis.sites
-            if site.stage in self.lanes.dots and len(site.loads) > 1
-        ]
-        splits = []
+        dots = [site for site in self.analysis.sites if site.stage in self.lanes.dots]
+        sites = [site for site in dots if len(site.loads) > 1]
         used: set[UOp] = set()
         for _ in range(2):
-            row = self._row_axis(sites, used)
-            if row is None:
-                break
-            used.add(row)
-            splits.append(Split(self._axis(row), self._tile_rows(row, DOT_TILE), "unroll"))
-        return splits
+            row = self._row(sites, used)
+            if row is not None:
+                used.add(row)
+                self._add_rows(row, DOT_TILE)
 
-    def _group(self, dot: Dot, has_tile: bool) -> GroupLanes:
-        assert dot.variable is not None
-        steps = size_of(dot.variable) // dot.lanes
-        unroll = 1
-        if not has_tile:
-            # 49 vectors: 7 at once leave no rest.
-            whole = (u for u in (4, 8, 6, 5, 7) if steps % u == 0)
-            unroll = next(whole, next((u for u in (4, 2) if steps % u == 0 or steps >= 8 * u), 1))
-        return GroupLanes(dot.axis, unroll, dot.lanes)
+    def _row(self, sites: list[Site], without: set[UOp]) -> UOp | None:
+        """The output loop along which most loads are reused."""
+        reuse = {
+            variable: _reuse(sites, variable, self.lanes.variable)
+            for variable in reversed(self.analysis.ranges)
+            if variable not in without and variable.src[0].op is Op.CONST
+        }
+        best = max(reuse, key=lambda variable: reuse[variable], default=None)
+        return best if best is not None and reuse[best] else None
 
-    def _threads(self, nest: Nest) -> list[Transform]:
-        """Share out the longest outer loop that may come first."""
+    def _add_rows(self, variable: UOp, most: int) -> None:
+        rows = tile_rows(size_of(variable), most, whole=self.analysis.in_place)
+        self.loops.split(self.analysis.axis_of(variable), rows, "unroll")
+
+    def share_out(self, threads: int) -> None:
+        """Threads for an outer loop that the reductions need: others would repeat them."""
+        analysis, nest = self.analysis, self.loops.nest
         # A launch shares out a number of iterations that is known before it.
-        outer = [n for n, loop in enumerate(nest) if loop.kind == "loop" and known_size(loop.size)]
-        if not outer or self.target.threads < 2 or self.analysis.work < THREAD_WORK:
-            return []
-        free = outer
-        if self.analysis.writer.stages:
-            needed = [n for n in outer if self._stages_need(nest[n].axis)]
-            free = needed or outer
-        # A loop moved outwards reads the others' operands again, so an even share will do.
-        threads = self.target.threads
-        even = (n for n in free if self._shares(known_size(nest[n].size), threads))
-        first = next(even, max(free, key=lambda n: (known_size(nest[n].size), -n)))
-        if known_size(nest[first].size) < 2:
-            return []
-        order = (first, *(n for n in range(len(nest)) if n != first))
-        moved: list[Transform] = [] if first == 0 else [Reorder(order)]
-        return [*moved, Parallel()]
-
-    @staticmethod
-    def _shares(size: int, threads: int) -> bool:
-        """Whether a loop of this size keeps all threads about equally busy."""
-        return size >= 4 * threads or (size >= threads and size % threads == 0)
-
-    def _stages_need(self, axis: int) -> bool:
-        position = [loop.axis for loop in self.analysis.nest].index(axis)
-        return self.analysis.stage_depends(self.analysis.ranges[position])
+        outer = [n for n in self.loops.plain() if nest[n].steps]
+        needed = {analysis.axis_of(v) for v in analysis.ranges if analysis.stage_depends(v)}
+        self.loops.share_out([n for n in outer if nest[n].axis in needed] or outer, threads)

@@ -11,7 +11,6 @@ once, for each addition waits for the one before.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
@@ -20,16 +19,9 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import is_computed
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, size_of, stride_of
+from kernelet.lower.analysis import Analysis, stride_of
 from kernelet.lower.stage import root_nest
-from kernelet.lower.transforms import (
-    Follow,
-    Parallel,
-    Reorder,
-    Split,
-    Transform,
-    apply_transforms,
-)
+from kernelet.lower.transforms import Follow, Loops, Transform, lanes_for
 
 BLOCK = 512  # scans side by side: enough of each row for memory, few enough for the first cache
 ROWS = 4  # rows at once: an addition waits for the one before
@@ -43,6 +35,10 @@ class Running:
     axis: int
     backwards: bool
     has_lanes: bool  # whether lanes along the scan give the values that one by one would
+
+    def follow(self, lanes: int = 1) -> Follow:
+        """To run along the axis."""
+        return Follow(self.axis, lanes, self.backwards)
 
 
 def running_axis(analysis: Analysis) -> Running | None:
@@ -67,65 +63,47 @@ def running_axis(analysis: Analysis) -> Running | None:
     ((variable, backwards),) = found
     if variable not in analysis.ranges:
         return None
-    axis = analysis.nest[analysis.ranges.index(variable)].axis
-    return Running(axis, backwards, has_lanes)
+    return Running(analysis.axis_of(variable), backwards, has_lanes)
 
 
 def running_transforms(
-    analysis: Analysis, running: Running, target: Target, *, shared: bool
+    analysis: Analysis, running: Running, target: Target, threads: int
 ) -> tuple[Transform, ...]:
-    """Lanes, blocks and rows; one of the independent loops is shared out where `shared`."""
-    axes = [loop.axis for loop in analysis.nest]
-    sizes = dict(zip(axes, map(size_of, analysis.ranges), strict=True))
-    known = {axis: v.src[0].op is Op.CONST for axis, v in zip(axes, analysis.ranges, strict=True)}
-    variables = dict(zip(axes, analysis.ranges, strict=True))
-    others = [axis for axis in axes if axis != running.axis and known[axis]]
+    """Lanes, blocks and rows; then one of the independent loops is shared out."""
+    loops = Loops(root_nest(analysis.kernel, replace(analysis.plan, root=())))
+    _add_lanes(loops, analysis, running, target)
+    axes = [loop.axis for loop in loops.nest]
+    outer = loops.plain()[: axes.index(running.axis)]
+    loops.share_out([n for n in outer if loops.nest[n].steps], threads)
+    return loops.transforms
+
+
+def _add_lanes(loops: Loops, analysis: Analysis, running: Running, target: Target) -> None:
     widest = target.lanes(analysis.itemsize)
-    along = math.gcd(sizes[running.axis], widest) if known[running.axis] else 1
-    across = [axis for axis in others if _is_contiguous(analysis, variables[axis], 1)]
-    follow = Follow(running.axis, 1, running.backwards)
-    found: list[Transform] = [follow]
-    step = -1 if running.backwards else 1
-    if _is_contiguous(analysis, variables[running.axis], step):
-        if running.has_lanes and along >= LEAST_LANES:
-            return _shared([Follow(running.axis, along, running.backwards)], analysis, shared)
-    elif across:
-        (axis, *_) = across
-        lanes = _fit(sizes[axis], widest)
-        block = min(BLOCK, -(-sizes[axis] // (target.threads * lanes)) * lanes)
-        if lanes > 1 and not (analysis.in_place and sizes[axis] % block):
-            found += [Split(axis, min(block, sizes[axis])), Split(axis, lanes, "vector")]
-            return _shared(found, analysis, shared)
-    rows = max(others, key=lambda axis: sizes[axis], default=None)
-    if rows is not None and sizes[rows] >= ROWS and not (analysis.in_place and sizes[rows] % ROWS):
-        found.append(Split(rows, ROWS, "unroll"))
-    return _shared(found, analysis, shared)
+    (along,) = (loop for loop in loops.nest if loop.axis == running.axis)
+    others = [loop for loop in loops.nest if loop is not along and loop.steps]
+    is_near = _is_contiguous(analysis, along.axis, -1 if running.backwards else 1)
+    lanes = math.gcd(along.steps, widest) if along.steps else 1
+    if is_near and running.has_lanes and lanes >= LEAST_LANES:
+        loops.apply(running.follow(lanes))
+        return
+    loops.apply(running.follow())
+    across = [loop for loop in others if not is_near and _is_contiguous(analysis, loop.axis, 1)]
+    if across and across[0].steps >= 4:
+        axis, size = across[0].axis, across[0].steps
+        lanes = lanes_for(size, widest)
+        block = min(BLOCK, -(-size // (target.threads * lanes)) * lanes)
+        if lanes > 1 and not (analysis.in_place and size % block):
+            loops.split(axis, min(block, size))
+            loops.tile(axis, lanes)
+            return
+    rows = max(others, key=lambda loop: loop.steps, default=along)
+    if rows is not along and rows.steps >= ROWS and not (analysis.in_place and rows.steps % ROWS):
+        loops.split(rows.axis, ROWS, "unroll")
 
 
-def _fit(size: int, widest: int) -> int:
-    return min(widest, 1 << (size.bit_length() - 1)) if size >= 4 else 1
-
-
-def _is_contiguous(analysis: Analysis, variable: UOp, step: int) -> bool:
-    """Whether neighbours along a loop are neighbours in the memory that is written."""
+def _is_contiguous(analysis: Analysis, axis: int, step: int) -> bool:
+    """Whether neighbours along an axis are neighbours in the memory that is written."""
+    variable = next(v for v in analysis.ranges if analysis.axis_of(v) == axis)
     targets = [site.target.src[1] for site in analysis.sites if site.stage == 0]
     return all(stride_of(target, variable) == step for target in targets)
-
-
-def _shared(
-    transforms: Sequence[Transform], analysis: Analysis, shared: bool
-) -> tuple[Transform, ...]:
-    """The transforms, with the best independent loop shared out to threads."""
-    base = root_nest(analysis.kernel, replace(analysis.plan, root=()))
-    nest = apply_transforms(base, transforms)
-    follow = next(t for t in transforms if isinstance(t, Follow))
-    end = next((n for n, loop in enumerate(nest) if loop.axis == follow.axis), len(nest))
-    free = [n for n in range(end) if nest[n].kind == "loop" and isinstance(nest[n].size, int)]
-    if not shared or not free:
-        return tuple(transforms)
-    first = max(free, key=lambda n: (min(nest[n].size, 64), -n))
-    if nest[first].size == 1:
-        return tuple(transforms)
-    order = (first, *(n for n in range(len(nest)) if n != first))
-    moved = () if first == 0 else (Reorder(order),)
-    return (*transforms, *moved, Parallel())

@@ -13,7 +13,6 @@ are put in place in the same way: writing to places finds the last writer of eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
@@ -30,6 +29,7 @@ from kernelet.graph.placement import TILE_KINDS, ranges_in
 from kernelet.graph.scan import identity_of
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower.blocking import change_loops
 
 _COMBINING = (Op.ADD, Op.MUL, Op.MAX)
 
@@ -49,58 +49,39 @@ class _Addition:
 
 def scatter_sum(block: UOp, depth: int) -> UOp:
     """The program with the search, the loop inside `depth` others, replaced; else unchanged."""
-    found = _inside(block, depth)
-    return block if found is None else found
+    return change_loops(block, depth, lambda loop: _scattered(loop) or [loop])
 
 
-def _inside(statement: UOp, depth: int) -> UOp | None:
-    first = 1 if statement.op is Op.LOOP else 0
-    for position, part in enumerate(statement.src[first:], first):
-        if part.op is Op.LOOP:
-            made = _inside(part, depth - 1) if depth else _scattered(part)
-            if made is None:
-                return None
-            parts = made.src if not depth else (made,)
-            return statement.replace(
-                src=(*statement.src[:position], *parts, *statement.src[position + 1 :])
-            )
-    return None
-
-
-def _scattered(loop: UOp) -> UOp | None:
-    """The two nests that take the place of a search, in a BLOCK."""
+def _scattered(loop: UOp) -> list[UOp] | None:
+    """The two nests that take the place of a search."""
     result, *body = loop.src
-    if result.src[0].op is not Op.CONST:
-        return None
     sums = [part for part in body if part.op is Op.LOOP and part.src[0].arg.kind == "reduce"]
-    if len(sums) != 1:
+    if len(sums) != 1 or result.src[0].op is not Op.CONST:
         return None
-    position = body.index(sums[0])
-    (update,), (store,) = _stores(sums[0]), _stores(*body[position + 1 :])
+    end = body[body.index(sums[0]) + 1 :]
+    (update,), (store,) = _stores(sums[0]), _stores(*end)
     added = _addition(update, result)
     start = None if added is None else _without(store.src[1], added)
     dtype = update.src[1].dtype
     # A sum of narrow floats is kept in float32 until it is whole.
     if added is None or start is None or (dtype.is_float and dtype.itemsize < 4):
         return None
-    memory, offset = store.src[0].src
+    offset = store.src[0].src[1]
     if any(result in ranges_in(a) and a is not result for a in terms_of(offset).coefficients):
         return None
     tile = _tile_variables(store), _tile_variables(update)
     if len(tile[0]) != len(tile[1]):
         return None
-    begin = _with_store(body[position + 1 :], lambda one: one.replace(src=(one.src[0], start)))
-    last = index_const(result.src[0].arg - 1)
-    number = added.pick.cast(dtypes.index)
-    place = minimum_index(maximum_index(number, ZERO), last)
+    size = result.src[0].arg
+    place = maximum_index(added.pick.cast(dtypes.index), ZERO)
+    place = minimum_index(place, index_const(size - 1))
     moved = dict(zip(tile[0], tile[1], strict=True))
-    address = UOp(Op.INDEX, dtypes.index, (memory, offset))
-    address = replace_ranges(address, {result: place, **moved})
-    inside = _is_inside(added.pick, result.src[0].arg)
+    address = replace_ranges(store.src[0], {result: place, **moved})
     old = UOp(Op.LOAD, added.value.dtype, (address,))
-    new = old.alu(added.op, inside.where(added.value, added.neutral))
-    adding = _with_store(sums, lambda one: one.replace(src=(address, new)))
-    return UOp(Op.BLOCK, dtypes.void, (loop.replace(src=(result, *begin)), *adding))
+    new = old.alu(added.op, _is_inside(added.pick, size).where(added.value, added.neutral))
+    begin = [substitute(one, {store: store.replace(src=(store.src[0], start))}) for one in end]
+    adding = substitute(sums[0], {update: update.replace(src=(address, new))})
+    return [loop.replace(src=(result, *begin)), adding]
 
 
 def _is_inside(pick: UOp, size: int) -> UOp:
@@ -112,11 +93,6 @@ def _is_inside(pick: UOp, size: int) -> UOp:
 def _stores(*statements: UOp) -> list[UOp]:
     nodes = dict.fromkeys(node for one in statements for node in one.toposort())
     return [node for node in nodes if node.op is Op.STORE]
-
-
-def _with_store(statements: list[UOp], change: Callable[[UOp], UOp]) -> list[UOp]:
-    stores = _stores(*statements)
-    return [substitute(one, {store: change(store) for store in stores}) for one in statements]
 
 
 def _tile_variables(store: UOp) -> list[UOp]:

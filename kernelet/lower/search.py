@@ -11,18 +11,18 @@ random, and of equal times that of the shorter plan is first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from kernelet.base.target import Target
-from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis
-from kernelet.lower.stage import root_nest
+from kernelet.lower.analysis import Analysis, size_of
 from kernelet.lower.transforms import (
     Follow,
     GroupLanes,
     Loop,
+    Loops,
     Nest,
     Parallel,
     Plan,
@@ -30,9 +30,10 @@ from kernelet.lower.transforms import (
     Split,
     StageLoad,
     Transform,
-    apply_transforms,
+    lanes_for,
 )
 
+Item = TypeVar("Item")
 Stopwatch = Callable[[Sequence[Plan]], Sequence[float]]
 Timed = tuple[float, Plan]
 
@@ -74,21 +75,27 @@ def _ranked(timed: dict[Plan, float]) -> list[Timed]:
 # ---- the neighbours of a plan ----
 
 
-@dataclass(frozen=True, slots=True)
 class Facts:
     """What the changes need to know about a kernel: all that is the same for each of its plans."""
 
-    kernel: UOp
-    widest: int
-    in_place: bool
-    reductions: tuple[tuple[int, int, int], ...]  # stage, axis and size where lanes may go
-    candidates: int
-    slots: tuple[int, ...]  # memory arguments that are read inside reductions
-    threads: int
+    def __init__(self, plan: Plan, kernel: UOp, target: Target) -> None:
+        self.analysis = analysis = Analysis(kernel, Plan(merged=plan.merged))
+        self.threads = target.threads
+        self.widest = target.lanes(analysis.itemsize)
+        inner = [site for site in analysis.sites if site.stage]
+        # Of every reduction where it may have lanes: its stage, an axis and its size.
+        self.reductions = [
+            (number, axis, size_of(variable))
+            for number in sorted({site.stage for site in inner})
+            for axis, variable in analysis.reduced_axes(number).items()
+            if analysis.can_have_lanes(variable)
+        ]
+        # The memory arguments that are read inside reductions.
+        self.slots = {load.src[0].src[0].arg.slot for site in inner for load in site.loads}
 
-    def nest(self, plan: Plan, transforms: Sequence[Transform] = ()) -> Nest:
-        """The loops of the output after these transforms alone."""
-        return apply_transforms(root_nest(self.kernel, replace(plan, root=())), transforms)
+    def loops(self) -> Loops:
+        """The loops of the output before any transform."""
+        return Loops(self.analysis.nest)
 
 
 Change = Callable[[Plan, Facts], Iterator[Plan]]
@@ -99,39 +106,17 @@ def neighbours(plan: Plan, kernel: UOp, target: Target) -> list[Plan]:
     if plan.parts:
         alone = replace(target, threads=1)  # parts run one after the other
         return [
-            replace(plan, parts=(*plan.parts[:n], other, *plan.parts[n + 1 :]))
+            replace(plan, parts=_with(plan.parts, n, other))
             for n, (part, inner) in enumerate(zip(plan.parts, kernel.src, strict=True))
             for other in neighbours(part, inner, alone)
         ]
-    facts = _facts(plan, kernel, target)
+    facts = Facts(plan, kernel, target)
     return list(dict.fromkeys(other for change in CHANGES for other in change(plan, facts)))
 
 
-def _facts(plan: Plan, kernel: UOp, target: Target) -> Facts:
-    analysis = Analysis(kernel, Plan(merged=plan.merged))
-    writer = analysis.writer
-    reductions = []
-    for node, number in writer.numbering.items():
-        if node.op is not Op.REDUCE or writer.absorbed.get(node) or node not in writer.stages:
-            continue
-        loops = {loop for site in analysis.sites if site.stage == number for loop in site.loops}
-        own = {loop for loop in loops if loop.arg.kind == "reduce"}
-        if any(own & set(stage.place) for stage in writer.stages.values()):
-            continue  # what is computed inside these loops has no place among their lanes
-        sizes = ((axis, node.src[0].shape[axis]) for axis in node.arg.axes)
-        reductions += [(number, axis, n) for axis, n in sizes if isinstance(n, int) and n > 1]
-    widest = target.lanes(analysis.itemsize)
-    loads = (load for site in analysis.sites if site.stage for load in site.loads)
-    slots = tuple(sorted({load.src[0].src[0].arg.slot for load in loads}))
-    return Facts(
-        kernel,
-        widest,
-        analysis.in_place,
-        tuple(reductions),
-        len(writer.candidate_order),
-        slots,
-        target.threads,
-    )
+def _with(items: tuple[Item, ...], n: int, *others: Item) -> tuple[Item, ...]:
+    """The items with others in the place of one."""
+    return (*items[:n], *others, *items[n + 1 :])
 
 
 def _with_root(plan: Plan, facts: Facts, root: Sequence[Transform]) -> Iterator[Plan]:
@@ -139,148 +124,124 @@ def _with_root(plan: Plan, facts: Facts, root: Sequence[Transform]) -> Iterator[
 
     Orders are mended to the loops that there are, and what has no effect is left out.
     """
-    nest = facts.nest(plan)
-    kept: list[Transform] = []
+    loops = facts.loops()
     followed = {transform.axis for transform in root if isinstance(transform, Follow)}
     for transform in root:
-        changed = _mended(transform, nest)
-        if isinstance(changed, Split) and (
-            changed.axis in followed or not _is_possible(changed, nest, facts)
+        first = next(iter(loops.nest), Loop(-1, 1))
+        if isinstance(transform, Reorder):
+            loops.put_first(*(n for n in transform.order if n < len(loops.nest)))
+        elif isinstance(transform, Parallel):
+            if first.axis in followed:
+                return
+            if first.kind == "loop" and first.steps > 1:
+                loops.apply(transform)
+        elif isinstance(transform, Split) and (
+            transform.axis in followed or not _is_possible(transform, loops.nest, facts)
         ):
             return
-        if isinstance(changed, Parallel) and nest[0].axis in followed:
-            return
-        if changed is None:
-            continue
-        try:
-            nest = changed.apply(nest)
-        except (AssertionError, ValueError):  # there is no such loop, or it cannot be cut
-            return
-        kept.append(changed)
-    if math.prod(_size(loop) for loop in nest if loop.kind == "unroll") <= MOST_COPIES:
-        yield replace(plan, root=tuple(kept))
-
-
-def _mended(transform: Transform, nest: Nest) -> Transform | None:
-    if isinstance(transform, Reorder):
-        known = [position for position in transform.order if position < len(nest)]
-        order = (*known, *(n for n in range(len(nest)) if n not in known))
-        return Reorder(order) if order != tuple(range(len(nest))) else None
-    if isinstance(transform, Parallel):
-        is_shared = nest and nest[0].kind == "loop" and _size(nest[0]) > 1
-        return transform if is_shared else None
-    return transform
+        else:
+            try:
+                loops.apply(transform)
+            except (AssertionError, ValueError):  # there is no such loop, or it cannot be cut
+                return
+    if math.prod(loop.steps for loop in loops.nest if loop.kind == "unroll") <= MOST_COPIES:
+        yield replace(plan, root=loops.transforms)
 
 
 def _is_possible(split: Split, nest: Nest, facts: Facts) -> bool:
     """Whether there is a loop to cut; tiles that overlap may not read what they have written."""
     own = [loop for loop in nest if loop.axis == split.axis]
-    inner = min(own, key=lambda loop: loop.stride, default=None)
-    if inner is None or not 1 < split.factor <= _size(inner):
+    inner = min(own, key=lambda loop: loop.stride, default=Loop(split.axis, 1))
+    if not 1 < split.factor <= inner.steps:
         return False
-    is_whole = not facts.in_place or _size(inner) % split.factor == 0
+    is_whole = not facts.analysis.in_place or inner.steps % split.factor == 0
     # A tile may be cut into lanes, but lanes are whole.
     return is_whole and (inner.kind == "loop" or (inner.kind, split.kind) == ("unroll", "vector"))
 
 
-def _size(loop: Loop) -> int:
-    """The size of a loop; 0 where it is not known."""
-    return loop.size if isinstance(loop.size, int) else 0
-
-
-def _power_below(size: int) -> int:
-    return 1 << max(size.bit_length() - 1, 0)
-
-
-def _tile_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
+def _other_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """Other factors: unroll 4 -> 2, 3, 5, 8; vector 16 -> 8; a split in two -> none."""
-    for n, split in enumerate(plan.root):
-        if not isinstance(split, Split):
-            continue
-        before, after = plan.root[:n], plan.root[n + 1 :]
-        inner = [t.factor for t in after if isinstance(t, Split) and t.axis == split.axis]
-        step = max(inner, default=1)
-        factors = [split.factor * 2, split.factor // 2 // step * step]
-        if split.kind != "vector":
-            factors += [split.factor + step, split.factor - step]
-        for factor in dict.fromkeys(factors):
-            if split.kind == "vector" and not 1 < factor <= facts.widest:
-                continue
-            changed = (replace(split, factor=factor),) if factor > step else ()
-            yield from _with_root(plan, facts, (*before, *changed, *after))
+    for n, old in enumerate(plan.root):
+        for changed in _sizes(old, plan.root[n + 1 :], facts.widest):
+            yield from _with_root(plan, facts, _with(plan.root, n, *changed))
 
 
-def _scan_lanes(plan: Plan, facts: Facts) -> Iterator[Plan]:
-    """A scan runs along its axis with more or fewer lanes."""
-    for n, follow in enumerate(plan.root):
-        if not isinstance(follow, Follow):
-            continue
-        for lanes in (follow.lanes // 2, follow.lanes * 2):
-            if 1 <= lanes <= facts.widest:
-                changed = replace(follow, lanes=lanes)
-                yield from _with_root(plan, facts, (*plan.root[:n], changed, *plan.root[n + 1 :]))
+def _sizes(
+    old: Transform, after: Sequence[Transform], widest: int
+) -> Iterator[Sequence[Transform]]:
+    if isinstance(old, Follow):
+        lanes = (old.lanes // 2, old.lanes * 2)
+        yield from ([replace(old, lanes=n)] for n in lanes if 1 <= n <= widest)
+    if not isinstance(old, Split):
+        return
+    splits = (t for t in after if isinstance(t, Split) and t.axis == old.axis)
+    step = max((split.factor for split in splits), default=1)
+    factors = [old.factor * 2, old.factor // 2 // step * step]
+    if old.kind == "vector":
+        factors = [n for n in factors if 1 < n <= widest]
+    else:
+        factors += [old.factor + step, old.factor - step]
+    for factor in dict.fromkeys(factors):
+        yield [replace(old, factor=factor)] if factor > step else []
+
+
+def _splits(plan: Plan) -> list[Split]:
+    return [transform for transform in plan.root if isinstance(transform, Split)]
 
 
 def _more_copies(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """An axis gets copies in the register tile: for i in 64  ->  for i in 32: for j in 2 (unroll)"""
-    splits = [transform for transform in plan.root if isinstance(transform, Split)]
-    done = {split.axis for split in splits if split.kind == "unroll"}
-    lanes = {split.axis: split.factor for split in splits if split.kind == "vector"}
-    for axis in dict.fromkeys(loop.axis for loop in facts.nest(plan)):
+    done = {split.axis for split in _splits(plan) if split.kind == "unroll"}
+    lanes = {split.axis: split.factor for split in _splits(plan) if split.kind == "vector"}
+    first = [transform for transform in plan.root if isinstance(transform, Follow)]
+    rest = [transform for transform in plan.root if transform not in first]
+    for axis in dict.fromkeys(loop.axis for loop in facts.loops().nest):
         for copies in (2, 4) if axis not in done else ():
             split = Split(axis, copies * lanes.get(axis, 1), "unroll")
-            first = [transform for transform in plan.root if isinstance(transform, Follow)]
-            rest = [transform for transform in plan.root if transform not in first]
-            yield from _with_root(plan, facts, (*first, split, *rest))
+            yield from _with_root(plan, facts, [*first, split, *rest])
 
 
 def _other_lanes(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """Another axis of the output has the lanes, and its copies go to the old one; or none has."""
-    splits = [transform for transform in plan.root if isinstance(transform, Split)]
+    splits = _splits(plan)
     old = next((split.axis for split in splits if split.kind == "vector"), None)
-    sizes = {loop.axis: _size(loop) for loop in facts.nest(plan)}
+    sizes = {loop.axis: loop.steps for loop in facts.loops().nest}
     if old is not None:
-        rest = [t for t in plan.root if not (isinstance(t, Split) and t.axis == old)]
+        rest = [t for t in plan.root if not isinstance(t, Split) or t.axis != old]
         yield from _with_root(plan, facts, rest)
     for axis, size in sizes.items():
         if axis == old or size < 2:
             continue
         if old is None:
             place = max((n + 1 for n, t in enumerate(plan.root) if t in splits), default=0)
-            split = Split(axis, min(facts.widest, _power_below(size)), "vector")
-            yield from _with_root(plan, facts, (*plan.root[:place], split, *plan.root[place:]))
-            continue
-        swap = {old: axis, axis: old}
-        root = [
-            replace(t, axis=swap[t.axis], factor=_fitting(t, sizes[swap[t.axis]]))
-            if isinstance(t, Split) and t.axis in swap
-            else t
-            for t in plan.root
-        ]
-        yield from _with_root(plan, facts, root)
+            split = Split(axis, lanes_for(size, facts.widest), "vector")
+            yield from _with_root(plan, facts, [*plan.root[:place], split, *plan.root[place:]])
+        else:
+            moved = {old: axis, axis: old}
+            root = [_on_axis(t, moved, sizes) if isinstance(t, Split) else t for t in plan.root]
+            yield from _with_root(plan, facts, root)
 
 
-def _fitting(split: Split, size: int) -> int:
-    return min(split.factor, _power_below(size) if split.kind == "vector" else size)
+def _on_axis(split: Split, moved: Mapping[int, int], sizes: Mapping[int, int]) -> Split:
+    axis = moved.get(split.axis, split.axis)
+    if axis == split.axis:
+        return split
+    size = sizes[axis]
+    fitting = lanes_for(size, split.factor) if split.kind == "vector" else min(split.factor, size)
+    return replace(split, axis=axis, factor=fitting)
 
 
 def _loop_orders(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """A loop moves to the front, where it may be shared out to threads, or past its neighbour."""
-    threads = tuple(t for t in plan.root if isinstance(t, Parallel))
+    threads = [t for t in plan.root if isinstance(t, Parallel)]
     root = [t for t in plan.root if not isinstance(t, Parallel)]
-    nest = facts.nest(plan, root)
-    loops = [n for n, loop in enumerate(nest) if loop.kind == "loop"]
-    for place, n in enumerate(loops[1:]):
-        moved = [
-            [n, *(other for other in loops if other != n)],
-            [*loops[:place], n, loops[place], *loops[place + 2 :]],
-        ]
-        for order in moved:
-            full = (*order, *(other for other in range(len(nest)) if other not in order))
-            before, last = root, root[-1:]
-            if last and isinstance(last[0], Reorder):
-                before, full = root[:-1], tuple(last[0].order[at] for at in full)
-            yield from _with_root(plan, facts, (*before, Reorder(full), *threads))
+    loops = facts.loops()
+    loops.apply(*root)
+    plain = loops.plain()
+    for place, n in enumerate(plain[1:]):
+        for first in ([n], [*plain[:place], n]):
+            order = dict.fromkeys([*first, *plain, *range(len(loops.nest))])
+            yield from _with_root(plan, facts, [*root, Reorder(tuple(order)), *threads])
 
 
 def _threads(plan: Plan, facts: Facts) -> Iterator[Plan]:
@@ -297,42 +258,33 @@ def _partial_sums(plan: Plan, facts: Facts) -> Iterator[Plan]:
     present = dict(plan.grouped)
     for number, axis, size in facts.reductions:
         old = present.get(number)
-        others: list[GroupLanes | None] = []
+        left = {key: value for key, value in present.items() if key != number}
         if old is None or old.axis != axis:
             widths = (facts.widest, max(facts.widest // 2, 1))
-            others += [GroupLanes(axis, unroll, lanes) for lanes in widths for unroll in (1, 4)]
-        if old is not None and old.axis == axis:
-            others.append(None)
-            others += [replace(old, unroll=n) for n in (old.unroll * 2, old.unroll // 2)]
-            others += [replace(old, lanes=n) for n in (old.lanes * 2, old.lanes // 2)]
-        for group in others:
-            if group is None:
-                left = {key: value for key, value in present.items() if key != number}
-            elif 1 <= group.lanes <= facts.widest and 1 < group.unroll * group.lanes <= size:
-                left = {**present, number: group}
-            else:
-                continue
+            groups = [GroupLanes(axis, unroll, lanes) for lanes in widths for unroll in (1, 4)]
+        else:
             yield replace(plan, grouped=tuple(sorted(left.items())))
+            groups = [replace(old, unroll=n) for n in (old.unroll * 2, old.unroll // 2)]
+            groups += [replace(old, lanes=n) for n in (old.lanes * 2, old.lanes // 2)]
+        for group in groups:
+            if 1 <= group.lanes <= facts.widest and 1 < group.unroll * group.lanes <= size:
+                yield replace(plan, grouped=tuple(sorted({**left, number: group}.items())))
 
 
 def _stored_values(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """A value is kept in scratch, or computed anew at each use."""
-    for number in range(facts.candidates):
-        left = set(plan.stored) ^ {number}
-        yield replace(plan, stored=tuple(sorted(left)))
+    for number in range(len(facts.analysis.writer.candidate_order)):
+        yield replace(plan, stored=tuple(sorted({*plan.stored} ^ {number})))
 
 
 def _staged_loads(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """What is read of an argument is copied into scratch, at another loop, or no longer."""
     for n, load in enumerate(plan.staged):
-        before, after = plan.staged[:n], plan.staged[n + 1 :]
-        yield replace(plan, staged=before + after)
-        for depth in (load.depth - 1, load.depth + 1):
-            if depth >= 0:
-                yield replace(plan, staged=(*before, replace(load, depth=depth), *after))
-    staged = {load.slot for load in plan.staged}
-    for slot in facts.slots:
-        for depth in range(3) if slot not in staged else ():
+        depths = [depth for depth in (load.depth - 1, load.depth + 1) if depth >= 0]
+        for changed in ((), *((replace(load, depth=depth),) for depth in depths)):
+            yield replace(plan, staged=_with(plan.staged, n, *changed))
+    for slot in sorted(facts.slots - {load.slot for load in plan.staged}):
+        for depth in range(3):
             yield replace(plan, staged=(*plan.staged, StageLoad(slot, depth)))
 
 
@@ -350,12 +302,11 @@ def _held_values(plan: Plan, facts: Facts) -> Iterator[Plan]:
     for n, one in enumerate(plan.held):
         sizes = [least for least in (one.least // 2, one.least * 2) if least]
         for changed in ((), *((replace(one, least=least),) for least in sizes)):
-            yield replace(plan, held=(*plan.held[:n], *changed, *plan.held[n + 1 :]))
+            yield replace(plan, held=_with(plan.held, n, *changed))
 
 
 CHANGES: tuple[Change, ...] = (
-    _tile_sizes,
-    _scan_lanes,
+    _other_sizes,
     _more_copies,
     _other_lanes,
     _loop_orders,

@@ -13,7 +13,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, size_of
 from kernelet.lower.scatter import scatter_sum
-from kernelet.lower.transforms import Parallel, Plan, Reorder, Split, Transform, apply_transforms
+from kernelet.lower.transforms import Loops, Plan
 
 LEAST_WORK = 1 << 14
 TILE_VECTORS = 4
@@ -23,35 +23,29 @@ def plan_scatter(analysis: Analysis, target: Target) -> Plan | None:
     """Lanes and threads along what is added; None where no search is."""
     if len(analysis.writer.stages) != 1 or analysis.work < LEAST_WORK or analysis.in_place:
         return None
-    main = max((site for site in analysis.sites if site.stage), key=lambda site: site.weight)
-    loops = [*main.loops, *analysis.ranges]
+    loops = [*analysis.main_site().loops, *analysis.ranges]
     if any(variable.src[0].op is not Op.CONST for variable in loops):
         return None
     result = next((v for v in analysis.ranges if _is_search(analysis, v)), None)
-    if result is None:
-        return None
+    return None if result is None else _plan(analysis, target, result)
+
+
+def _plan(analysis: Analysis, target: Target, result: UOp) -> Plan:
+    loops, width = Loops(analysis.nest), target.lanes(analysis.itemsize)
     others = [v for v in analysis.ranges if v is not result]
-    splits: list[Split] = []
-    width = target.lanes(analysis.itemsize)
-    if others and size_of(others[-1]) >= width > 1:
-        axis = analysis.nest[analysis.ranges.index(others[-1])].axis
-        count = min(TILE_VECTORS, size_of(others[-1]) // width)
+    if others and width > 1:
         # Elements of a tile that overlaps another would be added twice.
-        while size_of(others[-1]) % (count * width) and count > 1:
-            count -= 1
-        if size_of(others[-1]) % (count * width) == 0:
-            splits = [Split(axis, count * width, "unroll"), Split(axis, width, "vector")]
-    splits = [split for split in splits if split.factor > 1]
-    nest = apply_transforms(analysis.nest, splits)
-    axis = analysis.nest[analysis.ranges.index(result)].axis
-    outer = [n for n, loop in enumerate(nest) if loop.kind == "loop" and loop.axis != axis]
-    outer.sort(key=lambda n: -(nest[n].size if isinstance(nest[n].size, int) else 0))
-    (search,) = (n for n, loop in enumerate(nest) if loop.axis == axis)
-    tile = [n for n, loop in enumerate(nest) if loop.kind != "loop"]
-    root: list[Transform] = [*splits, Reorder((*outer, search, *tile))]
-    if outer and target.threads > 1:
-        root.append(Parallel())
-    return replace(analysis.plan, root=tuple(root), lanes=width, scatter=len(outer))
+        size = size_of(others[-1])
+        counts = [n for n in range(TILE_VECTORS, 0, -1) if size % (n * width) == 0]
+        if counts:
+            loops.tile(analysis.axis_of(others[-1]), width, counts[0])
+    axis = analysis.axis_of(result)
+    outer = [n for n in loops.plain() if loops.nest[n].axis != axis]
+    outer.sort(key=lambda n: -loops.nest[n].steps)
+    loops.put_first(*outer, *(n for n in loops.plain() if n not in outer))
+    loops.share_out(range(len(outer)), target.threads)
+    root = loops.transforms
+    return replace(analysis.plan, root=root, lanes=width, scatter=len(outer))
 
 
 def _is_search(analysis: Analysis, result: UOp) -> bool:
@@ -59,7 +53,7 @@ def _is_search(analysis: Analysis, result: UOp) -> bool:
     compared = (n for n in analysis.writer.written_values() if n.op is Op.CMPNE)
     if not any(s.op is Op.CAST and s.src[0] is result for node in compared for s in node.src):
         return False
-    position = analysis.ranges.index(result)
-    order = (*(n for n in range(len(analysis.ranges)) if n != position), position)
-    turned = Analysis(analysis.kernel, replace(analysis.plan, root=(Reorder(order),)))
-    return scatter_sum(turned.writer.block, len(order) - 1) is not turned.writer.block
+    turned = Loops(analysis.nest)
+    turned.put_first(*(n for n, v in enumerate(analysis.ranges) if v is not result))
+    block = Analysis(analysis.kernel, replace(analysis.plan, root=turned.transforms)).writer.block
+    return scatter_sum(block, len(analysis.ranges) - 1) is not block

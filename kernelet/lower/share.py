@@ -10,26 +10,12 @@ Out: the same values with fewer loops.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import replace_ranges
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS
 from kernelet.graph.uop import UOp
-
-
-@dataclass(frozen=True, slots=True)
-class _Effects:
-    """The memories that statements read and write."""
-
-    reads: frozenset[UOp]
-    writes: frozenset[UOp]
-
-    def is_apart(self, other: _Effects) -> bool:
-        """Whether it makes no difference which of the two comes first."""
-        ours, theirs = self.reads | self.writes, other.reads | other.writes
-        return self.writes.isdisjoint(theirs) and other.writes.isdisjoint(ours)
 
 
 def share_loops(block: UOp) -> UOp:
@@ -56,11 +42,10 @@ def _is_loop(statement: UOp) -> bool:
 
 def _join(found: list[UOp], loop: UOp) -> bool:
     """Put what a loop does into one before it; what it needs in between moves before that."""
-    effects = _effects(loop)
     needed: list[UOp] = []
     for at in range(len(found) - 1, -1, -1):
         other = found[at]
-        is_apart = _effects(other).is_apart(effects)
+        is_apart = _are_apart([other], [loop, *needed])
         if is_apart and _is_loop(other) and _runs_alike(other, loop):
             (variable, *body), (own, *parts) = other.src, loop.src
             parts = [replace_ranges(part, {own: variable}) for part in parts]
@@ -72,7 +57,6 @@ def _join(found: list[UOp], loop: UOp) -> bool:
             if _is_loop(other):
                 return False
             needed.append(other)
-            effects = _all_effects([effects, _effects(other)])
     return False
 
 
@@ -81,17 +65,15 @@ def _runs_alike(one: UOp, other: UOp) -> bool:
     return left.src == right.src and left.arg.kind == right.arg.kind == "reduce"
 
 
-def _effects(statement: UOp) -> _Effects:
-    reads, writes = set(), set()
-    for node in statement.toposort():
-        if node.op is Op.LOAD:
-            reads.add(node.src[0].src[0])
-        elif node.op is Op.STORE:
-            writes.add(node.src[0].src[0])
-    return _Effects(frozenset(reads), frozenset(writes))
+def _are_apart(some: Iterable[UOp], others: Iterable[UOp]) -> bool:
+    """Whether it makes no difference which come first: none writes what others read or write."""
+    ours, theirs = _memories(some, Op.STORE), _memories(others, Op.STORE)
+    return ours.isdisjoint(theirs | _memories(others, Op.LOAD)) and theirs.isdisjoint(
+        _memories(some, Op.LOAD)
+    )
 
 
-def _all_effects(parts: Iterable[_Effects]) -> _Effects:
-    reads = frozenset().union(*[part.reads for part in parts])
-    writes = frozenset().union(*[part.writes for part in parts])
-    return _Effects(reads, writes)
+def _memories(statements: Iterable[UOp], op: Op) -> set[UOp]:
+    """The memories that statements read (LOAD) or write (STORE)."""
+    nodes = (node for one in statements for node in one.toposort())
+    return {node.src[0].src[0] for node in nodes if node.op is op}

@@ -6,7 +6,7 @@ Out: a `Nest`: loops from the outermost to the innermost, each a step along one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kernelet.graph.division import (
@@ -37,6 +37,11 @@ class Loop:
     kind: str = "loop"
     limit: int | None = None
     mirror: Dim | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of iterations; 0 where only a launch tells it."""
+        return self.size if isinstance(self.size, int) else 0
 
 
 Nest = tuple[Loop, ...]
@@ -243,6 +248,71 @@ def apply_transforms(nest: Nest, transforms: Sequence[Transform]) -> Nest:
     for transform in transforms:
         nest = transform.apply(nest)
     return nest
+
+
+class Loops:
+    """A nest while it is planned: its loops now, and the transforms that they came from."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.transforms: tuple[Transform, ...] = ()
+
+    def apply(self, *transforms: Transform) -> None:
+        """Change the loops by these transforms, first to last."""
+        self.nest = apply_transforms(self.nest, transforms)
+        self.transforms += transforms
+
+    def split(self, axis: int, factor: int, kind: str = "loop") -> None:
+        """Cut the innermost loop of an axis, unless into loops of one iteration."""
+        if factor > 1:
+            self.apply(Split(axis, factor, kind))
+
+    def tile(self, axis: int, lanes: int, vectors: int = 1) -> None:
+        """Take `vectors` times `lanes` neighbours along an axis at once."""
+        if vectors > 1:
+            self.split(axis, lanes * vectors, "unroll")
+        self.split(axis, lanes, "vector")
+
+    def put_first(self, *positions: int) -> None:
+        """Move these loops outermost, in this order; what is in order already stays so."""
+        order = tuple(dict.fromkeys([*positions, *range(len(self.nest))]))
+        self.nest = Reorder(order).apply(self.nest)
+        if self.transforms and isinstance(last := self.transforms[-1], Reorder):
+            self.transforms = self.transforms[:-1]
+            order = tuple([last.order[n] for n in order])
+        if list(order) != sorted(order):
+            self.transforms += (Reorder(order),)
+
+    def plain(self) -> list[int]:
+        """The positions of the loops that are no part of a tile."""
+        return [n for n, loop in enumerate(self.nest) if loop.kind == "loop"]
+
+    def evenly_shared(self, positions: Iterable[int], threads: int) -> list[int]:
+        """Those of the loops that keep all threads about equally busy."""
+        sizes = {n: self.nest[n].steps for n in positions}
+        return [
+            n
+            for n, size in sizes.items()
+            if size >= 4 * threads or (size >= threads and size % threads == 0)
+        ]
+
+    def share_out(self, positions: Sequence[int], threads: int) -> int | None:
+        """Threads share the first of these loops that keeps them all busy, else the longest.
+
+        The loop moves outermost; where it was is the result, None where nothing is shared.
+        """
+        longest = max(positions, key=lambda n: self.nest[n].steps, default=0)
+        first = next(iter(self.evenly_shared(positions, threads)), longest)
+        if threads < 2 or not positions or self.nest[first].steps < 2:
+            return None
+        self.put_first(first)
+        self.apply(Parallel())
+        return first
+
+
+def lanes_for(size: int, widest: int) -> int:
+    """The greatest power of two that is at most the register and at most the axis."""
+    return min(widest, 1 << max(size.bit_length() - 1, 0))
 
 
 def coordinate_of(nest: Nest, ranges: Sequence[UOp], axis: int) -> UOp:

@@ -103,6 +103,31 @@ def test_a_stage_depends_on_the_loops_of_its_index() -> None:
     assert found.stage_depends(columns)
 
 
+def test_output_loops_have_axes() -> None:
+    found = Analysis(kernel(memory(1, 4, 1, 5) + memory(2, 4, 1, 5)), Plan())
+    assert [found.axis_of(variable) for variable in found.ranges] == [0, 2]
+    assert found.groups == ((0,), (1,), (2,))
+    assert found.joined(0, 1) == ((0, 1), (2,))
+
+
+def test_axes_become_one_in_another_analysis() -> None:
+    found = Analysis(kernel(memory(1, 4, 5) + memory(2, 4, 5)), Plan())
+    assert found.merged(((0,), (1,))) is found
+    assert [size_of(variable) for variable in found.merged(((0, 1),)).ranges] == [20]
+
+
+def test_the_main_statement_of_a_stage_runs_most_often() -> None:
+    found = Analysis(kernel(product(memory(1, 6, 7), memory(2, 8, 7))), Plan())
+    assert found.main_site().weight == 6 * 8 * 7
+    assert found.main_site(1) is found.main_site()
+
+
+def test_the_loops_of_a_reduction_run_along_axes_of_its_source() -> None:
+    found = Analysis(kernel(reduce(memory(1, 4, 5, 6), Op.ADD, 0, 2)), Plan())
+    assert {axis: size_of(v) for axis, v in found.reduced_axes(1).items()} == {0: 4, 2: 6}
+    assert all(map(found.can_have_lanes, found.reduced_axes(1).values()))
+
+
 # ---- loops that run as one ----
 
 

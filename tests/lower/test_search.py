@@ -17,7 +17,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.nest import write_nest
-from kernelet.lower.search import CHANGES, neighbours, search
+from kernelet.lower.search import CHANGES, Facts, neighbours, search
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import (
     BlockSum,
@@ -169,9 +169,7 @@ def test_each_change_is_of_use() -> None:
 
 
 def around_by(change: Callable[..., object], plan: Plan, graph: UOp) -> list[Plan]:
-    from kernelet.lower.search import _facts
-
-    return list(change(plan, _facts(plan, graph, WIDE)))  # type: ignore[call-overload]
+    return list(change(plan, Facts(plan, graph, WIDE)))  # type: ignore[call-overload]
 
 
 # ---- the search ----

@@ -11,6 +11,7 @@ from kernelet.lower.transforms import (
     Follow,
     GroupLanes,
     Loop,
+    Loops,
     Nest,
     Parallel,
     Plan,
@@ -19,6 +20,7 @@ from kernelet.lower.transforms import (
     apply_transforms,
     can_apply,
     coordinate_of,
+    lanes_for,
 )
 from tests.lower.pseudocode import loop
 from tests.reference.evaluate import evaluate
@@ -119,3 +121,70 @@ def test_a_transform_needs_its_loops() -> None:
     assert not can_apply(Reorder((0,)), nest)
     assert can_apply(Parallel(), nest)
     assert not can_apply(Parallel(), ())
+
+
+# ---- planning ----
+
+
+def test_what_is_done_to_loops_can_be_done_again() -> None:
+    loops = Loops(TABLE)
+    loops.split(0, 3, "unroll")
+    loops.tile(1, 2, 2)
+    loops.put_first(1)
+    loops.share_out([0, 1], 2)
+    assert loops.nest == apply_transforms(TABLE, loops.transforms)
+    assert [loop.kind for loop in loops.nest[:2]] == ["thread", "loop"]
+
+
+def test_tiles_are_vectors_side_by_side() -> None:
+    loops = Loops(TABLE)
+    loops.tile(1, 4, 2)
+    assert loops.transforms == (Split(1, 8, "unroll"), Split(1, 4, "vector"))
+
+
+def test_what_changes_nothing_is_no_transform() -> None:
+    loops = Loops(TABLE)
+    loops.split(0, 1)
+    loops.tile(1, 1)
+    loops.put_first(0)
+    assert not loops.transforms
+
+
+def test_one_order_says_what_several_did() -> None:
+    loops = Loops((*TABLE, Loop(2, 4)))
+    loops.put_first(2)
+    loops.put_first(1)
+    assert loops.transforms == (Reorder((0, 2, 1)),)
+    loops.put_first(0, 2)
+    assert not loops.transforms
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"), [((6, 10), 0), ((3, 5), 1), ((3, 4), 1), ((9, 4), 0), ((1, 3), 1)]
+)
+def test_threads_share_a_loop_that_keeps_them_busy(sizes: tuple[int, int], first: int) -> None:
+    loops = Loops(tuple(Loop(axis, size) for axis, size in enumerate(sizes)))
+    assert loops.share_out([0, 1], 2) == first
+    assert loops.nest[0] == Loop(first, sizes[first], kind="thread")
+
+
+def test_nothing_is_shared_out_where_nothing_can_be() -> None:
+    for loops, positions, threads in [
+        (Loops(TABLE), [0, 1], 1),
+        (Loops(TABLE), [], 2),
+        (Loops((Loop(0, 1),)), [0], 2),
+        (Loops((Loop(0, UOp.variable("n", 1, 9)),)), [0], 2),
+    ]:
+        assert loops.share_out(positions, threads) is None
+        assert not loops.transforms
+
+
+def test_a_tile_is_no_plain_loop() -> None:
+    loops = Loops(TABLE)
+    loops.tile(1, 4)
+    assert loops.plain() == [0, 1]
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(1, 1), (5, 4), (8, 8), (100, 8)])
+def test_lanes_fit_the_axis_and_the_register(size: int, lanes: int) -> None:
+    assert lanes_for(size, 8) == lanes
