@@ -6,19 +6,16 @@ Out: `Tensor`, all of whose operations are inherited from the topic classes.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import weakref
-from abc import ABCMeta
 from collections.abc import Sequence
-from contextvars import ContextVar, Token
 from typing import Self, final
 
 from kernelet import engine, holdings
-from kernelet.base import config, trace
+from kernelet.base import trace
 from kernelet.base.config import Context
-from kernelet.base.dtype import DType, Scalar, dtypes
+from kernelet.base.dtype import DType, Scalar
 from kernelet.base.errors import ArgumentError, DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
@@ -29,6 +26,7 @@ from kernelet.frontend.host import device_name, known_shape, node_of, stored_nod
 from kernelet.frontend.inplace import InPlace
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.losses import Losses
+from kernelet.frontend.modes import TensorType, gradients_on, no_grad
 from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.packing import Packing
 from kernelet.frontend.primitives import (
@@ -50,50 +48,7 @@ from kernelet.programs import kernel_name
 _PENDING_LIMIT = 8
 _SHOWN = 1000
 
-_gradients_on: ContextVar[bool] = ContextVar("gradients_on", default=True)
 _leaf_numbers = itertools.count()
-
-
-class no_grad(contextlib.ContextDecorator):
-    """Results made inside are cut off from gradients."""
-
-    def __init__(self) -> None:
-        # One object may be entered again before it is left, as a decorated recursion does.
-        self._tokens: list[Token[bool]] = []
-
-    def __enter__(self) -> None:
-        self._tokens.append(_gradients_on.set(False))
-
-    def __exit__(self, *_error: object) -> None:
-        _gradients_on.reset(self._tokens.pop())
-
-
-class _TensorType(ABCMeta):
-    """Gives `Tensor.training` and `Tensor.default_dtype` as settable names."""
-
-    @property
-    def training(cls) -> bool:
-        """Whether dropout and batch statistics are on."""
-        return bool(config.current().training)
-
-    @training.setter
-    def training(cls, value: bool) -> None:
-        config.update(training=int(value))
-
-    @property
-    def default_dtype(cls) -> DType:
-        """The type of floats for which none is named; `dtypes.default_float`."""
-        return dtypes.default_float
-
-    @default_dtype.setter
-    def default_dtype(cls, value: DTypeLike) -> None:
-        found = as_dtype(value)
-        if not found.is_float:
-            raise DTypeError(
-                f"default_dtype: {found.name} has no fractions. Use one of "
-                f"{', '.join(each.name for each in dtypes.floats)}."
-            )
-        dtypes.default_float = found
 
 
 @final
@@ -108,7 +63,7 @@ class Tensor(
     InPlace,
     Values,
     Casts,
-    metaclass=_TensorType,
+    metaclass=TensorType,
 ):
     """An array of numbers on a device.
 
@@ -165,7 +120,7 @@ class Tensor(
         if len(uop.src) > 1 and isinstance(uop.device, tuple):
             sharding.check_devices(uop.op.name.lower(), uop.src)
         tensor = cls.__new__(cls)
-        if not _gradients_on.get() and uop.dtype.is_float and uop.op is not Op.DETACH:
+        if not gradients_on.get() and uop.dtype.is_float and uop.op is not Op.DETACH:
             uop = UOp(Op.DETACH, uop.dtype, (uop,))
         tensor._start(uop)
         return tensor

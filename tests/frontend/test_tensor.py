@@ -7,8 +7,7 @@ import pytest
 
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
-from kernelet.base.dtype import DType, dtypes
-from kernelet.base.errors import DTypeError, GradientError, ShapeError
+from kernelet.base.errors import GradientError, ShapeError
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -321,29 +320,3 @@ def test_a_node_written_once_is_an_after() -> None:
 def test_gradients_of_nothing_are_nothing() -> None:
     x = Tensor.zeros(0, 3)
     assert x.cat(Tensor.ones(1, 3)).sum().gradient(x)[0].shape == (0, 3)
-
-
-@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float16, dtypes.bfloat16], ids=str)
-def test_floats_have_the_default_type_where_none_is_named(dtype: DType) -> None:
-    made = {
-        "numbers": lambda: Tensor([1.0, 2.0]),
-        "zeros": lambda: Tensor.zeros(2),
-        "eye": lambda: Tensor.eye(2),
-        "linspace": lambda: Tensor.linspace(0, 1, 3),
-        "arange": lambda: Tensor.arange(0, 1, 0.5),
-        "rand": lambda: Tensor.rand(2),
-        "normal": lambda: Tensor.normal(2),
-        "kaiming": lambda: Tensor.kaiming_uniform(2, 2),
-        "mean": lambda: Tensor([1, 2]).mean(),
-        "quotient": lambda: Tensor([1, 2]) / 2,
-        "exp": lambda: Tensor([1, 2]).exp(),
-        "sum": lambda: Tensor([1, 2]) + 0.5,
-    }
-    try:
-        Tensor.default_dtype = dtype
-        assert {name: make().dtype for name, make in made.items()} == dict.fromkeys(made, dtype)
-        assert Tensor([1.0], dtype=dtypes.float32).dtype is dtypes.float32
-    finally:
-        Tensor.default_dtype = dtypes.float32
-    with pytest.raises(DTypeError, match="int32 has no fractions"):
-        Tensor.default_dtype = dtypes.int32
