@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernelet import Context, Tensor
+from kernelet import Tensor
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DTypeError
 from kernelet.frontend.modes import gradients_on
-
-
-def test_training_is_a_name_of_the_class() -> None:
-    with Context(TRAINING=0):
-        assert Tensor.training is False
-        Tensor.training = True
-        assert Tensor.training is True
-        with Tensor.train(False):
-            assert Tensor.training is False
 
 
 def test_no_grad_may_be_entered_again_before_it_is_left() -> None:
