@@ -104,7 +104,7 @@ class Convolution(Pooling):
         dtype: DType,
     ) -> Self:
         """(batch, channels out, *counts), added up in the type that sums of `dtype` are kept in."""
-        self._checked_room(call, windows)
+        self._with_room(call, windows)
         wide, space = accumulator_dtype(sum_dtype(dtype)), len(windows)
         batch = self.shape[0]
         filters, depth, *sizes = weight.shape

@@ -185,6 +185,13 @@ def inverse_movement(node: UOp, value: UOp) -> UOp:
     return _sum(value, axes) if axes else value
 
 
+def inverse_view(view: UOp, base: UOp, value: UOp) -> UOp:
+    """`value`, which lies as the view `view` of `base` does, back at its places in `base`."""
+    while view is not base:
+        value, view = inverse_movement(view, value), view.src[0]
+    return value
+
+
 def _moved(op: Op, node: UOp, arg: object) -> UOp:
     """A movement of `node`, unless it would change nothing."""
     unchanged = op in (Op.RESHAPE, Op.EXPAND) and node.shape == arg

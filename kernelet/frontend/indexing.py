@@ -20,7 +20,7 @@ from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import DTypeError, IndexingError, ShapeError
 from kernelet.base.helpers import argsort
 from kernelet.frontend.cumulative import Cumulative
-from kernelet.frontend.gradient import inverse_movement
+from kernelet.frontend.gradient import inverse_view
 from kernelet.frontend.primitives import (
     Primitives,
     broadcast_shape,
@@ -295,11 +295,8 @@ class Indexing(Cumulative):
         """This tensor with `value` at the places that the view `part` of it shows."""
         inside = UOp.const(True, dtypes.bool)
         inside = inside.broadcast_to(part.shape) if part.shape else inside
-        grown, node = value.uop, part.uop
-        while node is not self.uop:
-            inside, grown = inverse_movement(node, inside), inverse_movement(node, grown)
-            node = node.src[0]
-        return self._wrap(inside).where(self._wrap(grown), self)
+        mask, grown = (inverse_view(part.uop, self.uop, each) for each in (inside, value.uop))
+        return self._wrap(mask).where(self._wrap(grown), self)
 
     # ---- along one axis ----
 

@@ -10,19 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Self
+from typing import Self, TypeVar
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
-from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.pooling import Pooling
 from kernelet.frontend.primitives import check_choice, known, show_shape
 
 _LINEAR = ("linear", "bilinear", "trilinear")
 _NEAREST = ("nearest", "nearest-exact")
+_CUBIC = -0.75  # the slope that a tap of bicubic weights has at distance 1
 _FINEST = 10000  # of the denominators of scales
 
 
-class Interpolation(Indexing):
+T = TypeVar("T", bound="Interpolation")
+
+
+class Interpolation(Pooling):
     """Images and signals in another size."""
 
     __slots__ = ()
@@ -39,20 +43,24 @@ class Interpolation(Indexing):
         "linear" is the same as "bilinear" and "trilinear": straight lines along each axis. With
         `align_corners` the first and last elements stay where they are; without, the edges do.
         "nearest" takes the element at or below a place, "nearest-exact" the one with the closest
-        centre.
+        centre. "bicubic" puts a cubic through four elements along each axis, "area" takes means as
+        `adaptive_avg_pool2d` does.
         """
-        check_choice("interpolate: mode", mode, (*_LINEAR, *_NEAREST))
-        if align_corners and mode in _NEAREST:
+        check_choice("interpolate: mode", mode, (*_LINEAR, "bicubic", *_NEAREST, "area"))
+        if align_corners and mode in (*_NEAREST, "area"):
             raise ArgumentError(
                 f'interpolate: align_corners with mode="{mode}": only linear modes have corners '
                 "to align. Leave it out, or use another mode."
             )
         result = self
         for axis, wanted, pace in self._wanted_sizes(size, scale_factor):
-            if mode in _LINEAR:
-                result = result._resized_linear(axis, wanted, pace, align_corners)
-            else:
+            if mode == "area":
+                sizes = [wanted, *(None for _ in range(axis + 1, self.ndim))]
+                result = result.adaptive_avg_pool2d(sizes)
+            elif mode in _NEAREST:
                 result = result._resized_nearest(axis, wanted, pace, mode == "nearest-exact")
+            else:
+                result = result._resized(axis, wanted, pace, align_corners, mode == "bicubic")
         return result
 
     def _wanted_sizes(
@@ -88,7 +96,9 @@ class Interpolation(Indexing):
         index = (place * 2 + 1) * old // (2 * new) if exact else place * old // new
         return self.index_select(axis, index)
 
-    def _resized_linear(self, axis: int, size: int, pace: Fraction, align_corners: bool) -> Self:
+    def _resized(
+        self, axis: int, size: int, pace: Fraction, align_corners: bool, is_cubic: bool
+    ) -> Self:
         length = known(self.shape[axis])
         place = self._arange(size, dtypes.int64)
         # The place of each new element among the old ones is top / bottom.
@@ -96,12 +106,28 @@ class Interpolation(Indexing):
             top, bottom = place * (length - 1), max(size - 1, 1)
         else:
             old, new = pace.numerator, pace.denominator
-            top, bottom = ((place * 2 + 1) * old - new).maximum(0), 2 * new
-        low = top // bottom
-        high = (low + 1).minimum(length - 1)
-        wide = self._widened()
+            top, bottom = (place * 2 + 1) * old - new, 2 * new
+        if not is_cubic:
+            top = top.maximum(0)
+        low, wide = top // bottom, self._widened()
         share = (top - low * bottom).cast(wide.dtype) / bottom
         share = share._reshape((size, *(1,) * (self.ndim - axis - 1)))
-        first, second = wide.index_select(axis, low), wide.index_select(axis, high)
-        result = first * (1 - share) + second * share
-        return result.cast(self._floating().dtype)
+        taps = [
+            weight * wide.index_select(axis, (low + offset).clamp(0, length - 1))
+            for offset, weight in (
+                _cubic_weights(share) if is_cubic else ((0, 1 - share), (1, share))
+            )
+        ]
+        return sum(taps[1:], taps[0]).cast(self._floating().dtype)
+
+
+def _cubic_weights(share: T) -> list[tuple[int, T]]:
+    """What elements at offsets from the one below add, at a share of the way to the next."""
+
+    def near(x: T) -> T:
+        return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+
+    def far(x: T) -> T:
+        return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+
+    return [(-1, far(share + 1)), (0, near(share)), (1, near(1 - share)), (2, far(2 - share))]

@@ -64,7 +64,7 @@ class Movement(Elementwise):
         total = product(self.shape)
         if len(unknown) == 1:
             rest = product([dim for axis, dim in enumerate(wanted) if axis != unknown[0]])
-            found = _quotient(total, rest)
+            found = quotient(total, rest)
             if found is not None:
                 wanted = (*wanted[: unknown[0]], found, *wanted[unknown[0] + 1 :])
                 return self._reshape(normal_shape(wanted))
@@ -93,7 +93,7 @@ class Movement(Elementwise):
         axis = self.axis(dim)
         known = [size for size in sizes if size != -1]
         filled = [
-            size if size != -1 else _quotient(self.shape[axis], product(known)) or 0
+            size if size != -1 else quotient(self.shape[axis], product(known)) or 0
             for size in sizes
         ]
         return self.reshape((*self.shape[:axis], *filled, *self.shape[axis + 1 :]))
@@ -144,11 +144,8 @@ class Movement(Elementwise):
 
     def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
         """``np.moveaxis(x, source, destination)``."""
-        sources = [source] if isinstance(source, int) else list(source)
-        places = [destination] if isinstance(destination, int) else list(destination)
-        goal = {
-            self.axis(place): self.axis(axis) for axis, place in zip(sources, places, strict=True)
-        }
+        pairs = _paired("movedim: source, destination", source, destination)
+        goal = {self.axis(place): self.axis(axis) for axis, place in pairs}
         rest = iter([axis for axis in range(self.ndim) if axis not in goal.values()])
         return self.permute([goal[at] if at in goal else next(rest) for at in range(self.ndim)])
 
@@ -200,6 +197,7 @@ class Movement(Elementwise):
 
     def shrink(self, bounds: Sequence[tuple[Dim, Dim] | None]) -> Self:
         """The elements from begin up to end of each axis; None keeps an axis whole."""
+        self._check_each("shrink", bounds)
         pairs = zip(bounds, self.shape, strict=True)
         chosen = tuple((0, size) if pair is None else tuple(pair) for pair, size in pairs)
         for (begin, end), size in zip(chosen, self.shape, strict=True):
@@ -210,6 +208,23 @@ class Movement(Elementwise):
                     f"{show_shape(self.shape)}. Give 0 <= begin <= end <= size."
                 )
         return self._shrink(chosen)  # type: ignore[arg-type]
+
+    def shrink_to(self, *shape: Dim | None | Sequence[Dim | None]) -> Self:
+        """The first elements of each axis, as many as `shape` says; None keeps an axis whole."""
+        return self.shrink([(0, size) for size in self._sizes("shrink_to", shape)])
+
+    def pad_to(self, *shape: Dim | None | Sequence[Dim | None], value: Scalar = 0) -> Self:
+        """With `value` behind the last elements of each axis, up to `shape`; None keeps an axis."""
+        sizes = zip(self._sizes("pad_to", shape), self.shape, strict=True)
+        return self.pad([(0, subtract_dims(size, have)) for size, have in sizes], value=value)
+
+    def _sizes(self, name: str, given: Sequence[Dim | None | Sequence[Dim | None]]) -> list[Dim]:
+        """A size for each axis, its own for None."""
+        first = given[0] if len(given) == 1 else given
+        sizes = list(first if isinstance(first, list | tuple) else given)
+        self._check_each(name, sizes)
+        pairs = zip(sizes, self.shape, strict=True)
+        return [have if size is None else size for size, have in pairs]
 
     def pad(
         self,
@@ -222,23 +237,24 @@ class Movement(Elementwise):
         Negative amounts crop. ``np.pad(x, pairs, mode)``.
         """
         check_choice("pad: mode", mode, ("constant", "reflect", "replicate", "circular"))
-        pads = self._pairs(padding)
-        if mode != "constant":
-            return self._pad_from_inside(pads, mode)
+        pads = self._pads(padding)
         cuts = [(_crop(before), _crop(after)) for before, after in pads]
-        sides = zip(cuts, self.shape, strict=True)
-        cropped = self._shrink(
-            tuple((first, add_dims(size, -last)) for (first, last), size in sides)
+        added = tuple(
+            (add_dims(before, first), add_dims(after, last))
+            for (before, after), (first, last) in zip(pads, cuts, strict=True)
         )
-        rows = zip(pads, cuts, strict=True)
-        added = tuple((add_dims(b, first), add_dims(a, last)) for (b, a), (first, last) in rows)
+        if mode in ("reflect", "replicate"):
+            return self._extended(added, mode)._cropped(cuts)
+        cropped = self._cropped(cuts)
+        if mode == "circular":
+            return cropped._extended(added, mode)
         padded = cropped._pad(added)
         if value == 0 or padded is cropped:
             return padded
         inside = self._full(True, cropped.shape, dtypes.bool)._pad(added)
         return inside.where(padded, padded._constant(value))
 
-    def _pairs(self, padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None]) -> Pads:
+    def _pads(self, padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None]) -> Pads:
         if isinstance(padding, int | UOp):
             raise ArgumentError(f"pad: {padding} is one number. Give a pair for each axis.")
         given = list(padding)
@@ -250,42 +266,54 @@ class Movement(Elementwise):
                 )
             pairs = [(given[at], given[at + 1]) for at in range(0, len(given), 2)]
             given = [*[None] * (self.ndim - len(pairs)), *pairs[::-1]]  # type: ignore[list-item]
-        if len(given) != self.ndim:
-            raise ShapeError(
-                f"pad: {len(given)} pairs for {show_shape(self.shape)}. Give one for each axis."
-            )
+        self._check_each("pad", given)
         return tuple((0, 0) if pair is None else tuple(pair) for pair in given)  # type: ignore[arg-type,misc]
 
-    def _pad_from_inside(self, pads: Pads, mode: PadMode) -> Self:
+    def _check_each(self, name: str, given: Sequence[object]) -> None:
+        """ShapeError unless there is an item for each axis."""
+        if len(given) != self.ndim:
+            raise ShapeError(
+                f"{name}: {tuple(given)} for a tensor of shape {show_shape(self.shape)}. "
+                "Give one for each axis."
+            )
+
+    def _cropped(self, cuts: Sequence[tuple[int, int]]) -> Self:
+        """Without the first and the last elements of each axis."""
+        sides = list(zip(cuts, self.shape, strict=True))
+        if any(isinstance(size, int) and sum(cut) > size for cut, size in sides):
+            raise ShapeError(
+                f"pad: {tuple(cuts)} elements are taken from both ends of the axes of "
+                f"{show_shape(self.shape)}. Take no more than there are."
+            )
+        return self._shrink(tuple((first, add_dims(size, -last)) for (first, last), size in sides))
+
+    def _extended(self, pads: Pads, mode: PadMode) -> Self:
+        """With elements around that are taken from inside."""
         result = self
         for axis, (before, after) in enumerate(pads):
-            size = self.shape[axis]
             if before == 0 and after == 0:
                 continue
-            assert isinstance(size, int)
-            limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
-            if not 0 <= before <= limit or not 0 <= after <= limit or size == 0:
+            size = self._known_size(axis, "pad")
+            limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf if size else 0)
+            if not before <= limit or not after <= limit:
                 raise ShapeError(
                     f"pad: {mode} cannot add {before} and {after} to an axis of size {size}. "
-                    f"Add at most {limit}, and at least 0."
+                    f"Add at most {limit}."
                 )
             result = result._extend(axis, int(before), int(after), mode)  # type: ignore[arg-type]
         return result
 
     def _extend(self, axis: int, before: int, after: int, mode: PadMode) -> Self:
-        size = int(self.shape[axis])  # type: ignore[arg-type]
-        if mode == "circular":
-            first, last = self._slice(axis, size - before, size), self._slice(axis, 0, after)
-        elif mode == "reflect":
-            first = self._slice(axis, 1, before + 1)._flip((axis,))
-            last = self._slice(axis, size - 1 - after, size - 1)._flip((axis,))
-        else:
-            edge = list(self.shape)
-            first, last = self._slice(axis, 0, 1), self._slice(axis, size - 1, size)
-            edge[axis] = before
-            first = first._expand(tuple(edge))
-            edge[axis] = after
-            last = last._expand(tuple(edge))
+        size = self._known_size(axis, "pad")
+        parts = {
+            "circular": ((size - before, size), (0, after)),
+            "reflect": ((1, before + 1), (size - 1 - after, size - 1)),
+        }.get(mode, ((0, 1), (size - 1, size)))
+        first, last = (self._slice(axis, *part) for part in parts)
+        if mode == "reflect":
+            first, last = first._flip((axis,)), last._flip((axis,))
+        elif mode == "replicate":
+            first, last = first.repeat_interleave(before, axis), last.repeat_interleave(after, axis)
         return first.cat(self, last, dim=axis)
 
     def _slice(self, axis: int, begin: Dim, end: Dim) -> Self:
@@ -380,14 +408,12 @@ class Movement(Elementwise):
         """Moved along the axes, what leaves at one end comes in at the other; ``np.roll``."""
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
-        moves = [shifts] if isinstance(shifts, int) else list(shifts)
-        axes = [dims] if isinstance(dims, int) else list(dims)
         result = self
-        for shift, dim in zip(moves, axes, strict=True):
+        for shift, dim in _paired("roll: shifts, dims", shifts, dims):
             axis = self.axis(dim)
             size = self._known_size(axis, "roll")
-            cut = (size - shift % size) if size else 0
-            if 0 < cut < size:
+            cut = -shift % size if size else 0
+            if cut:
                 head, tail = result._slice(axis, 0, cut), result._slice(axis, cut, size)
                 result = tail.cat(head, dim=axis)
         return result
@@ -464,7 +490,7 @@ class Movement(Elementwise):
     # ---- names that PyTorch and numpy users know too ----
 
     concat = concatenate = cat
-    view = reshape
+    view, tile = reshape, repeat
     swapaxes = swapdims = transpose
     moveaxis = movedim
     broadcast_to = expand
@@ -486,12 +512,22 @@ def _combine(parts: list[T], op: Op) -> T:
     return parts[0]
 
 
+def _paired(
+    name: str, first: int | Sequence[int], second: int | Sequence[int]
+) -> list[tuple[int, int]]:
+    """Two numbers, or two lists of equal length, as pairs."""
+    left, right = ([each] if isinstance(each, int) else list(each) for each in (first, second))
+    if len(left) != len(right):
+        raise ArgumentError(f"{name}={first}, {second}: give two numbers, or equally long lists.")
+    return list(zip(left, right, strict=True))
+
+
 def _crop(amount: Dim) -> int:
     """How many elements a negative amount of padding takes away."""
     return max(-amount, 0) if isinstance(amount, int) else 0
 
 
-def _quotient(total: Dim, rest: Dim) -> Dim | None:
+def quotient(total: Dim, rest: Dim) -> Dim | None:
     """total / rest where that is a whole number."""
     if isinstance(rest, int) and rest == 0:
         return None

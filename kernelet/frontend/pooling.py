@@ -13,8 +13,9 @@ from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.gradient import inverse_view
+from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, show_shape
-from kernelet.frontend.reduction import Reduction
 from kernelet.graph.ops import Op
 
 PerAxis = int | Sequence[int]
@@ -103,7 +104,7 @@ class Slide:
         )
 
 
-class Pooling(Reduction):
+class Pooling(Indexing):
     """Windows, and pools over the last axes of (batch, channels, *space)."""
 
     __slots__ = ()
@@ -153,6 +154,36 @@ class Pooling(Reduction):
             )
         return self.movedim(axis, -1)._windows([Window(size, step)]).movedim(-2, axis)
 
+    def fold(
+        self,
+        output_size: Sequence[int],
+        kernel_size: PerAxis,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        stride: PerAxis = 1,
+    ) -> Self:
+        """Windows added up where they overlap: (batch, channels * window, places) -> images.
+
+        The inverse of cutting an image of `output_size` into windows, as PyTorch's ``fold``.
+        """
+        sizes = per_axis("fold", "kernel_size", kernel_size, len(output_size))
+        windows = window_list("fold", sizes, stride, dilation, padding)
+        counts = [each.count(size) for each, size in zip(windows, output_size, strict=True)]
+        channels, places = math.prod(sizes), math.prod(counts)
+        if self.ndim < 2 or known(self.shape[-2]) % channels or self.shape[-1] != places:
+            raise ShapeError(
+                f"fold: {show_shape(self.shape)} into {tuple(output_size)}: windows of {sizes} lie "
+                f"at {places} places. Give (batch, a multiple of {channels}, {places})."
+            )
+        *batch, depth, _ = self.shape
+        lead = (*batch, known(depth) // channels)
+        cells = self._reshape((*lead, *sizes, *counts))
+        keep, space = len(lead), len(sizes)
+        order = (*range(keep + space, keep + 2 * space), *range(keep, keep + space))
+        cells = cells._permute((*range(keep), *order))
+        image = self._full(0, (*lead, *output_size), self.dtype)
+        return self._wrap(inverse_view(image._windows(windows).uop, image.uop, cells.uop))
+
     # ---- pools ----
 
     def avg_pool2d(
@@ -168,8 +199,8 @@ class Pooling(Reduction):
 
         A window that `ceil_mode` adds never counts what lies behind the padding.
         """
-        windows = self._pool_windows("avg_pool2d", kernel_size, stride, dilation, padding)
-        exact = self._rounded_up(windows) if ceil_mode else windows
+        windows = window_list("avg_pool2d", *_pool(kernel_size, stride), dilation, padding)
+        exact = self._with_room("avg_pool2d", windows, ceil_mode)
         axes = tuple(range(-len(windows), 0))
         padded = any(window.before or window.after for window in windows)
         if exact == windows and (count_include_pad or not padded):
@@ -192,8 +223,8 @@ class Pooling(Reduction):
 
         With `return_indices` also where it lies in the flattened space, the first of equals.
         """
-        windows = self._pool_windows("max_pool2d", kernel_size, stride, dilation, padding)
-        windows = self._rounded_up(windows) if ceil_mode else windows
+        windows = window_list("max_pool2d", *_pool(kernel_size, stride), dilation, padding)
+        windows = self._with_room("max_pool2d", windows, ceil_mode)
         axes = tuple(range(-len(windows), 0))
         values = self._padded_windows(windows, windows, self.dtype.min)
         found = values.max(axes)
@@ -205,12 +236,47 @@ class Pooling(Reduction):
         best = values._is_best(found._reshape((*found.shape, *(1 for _ in axes))))
         return found, best.where(places, size).min(axes)
 
+    def max_unpool2d(
+        self,
+        indices: Self,
+        kernel_size: PerAxis = (2, 2),
+        stride: PerAxis | None = None,
+        dilation: PerAxis = 1,
+        padding: Padding = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Self:
+        """Each element where `max_pool2d` found it, 0 elsewhere.
+
+        The last axes have `output_size`, or the least that the windows fit into.
+        """
+        windows = window_list("max_unpool2d", *_pool(kernel_size, stride), dilation, padding)
+        if indices.shape != self.shape or self.ndim < len(windows):
+            raise ShapeError(
+                f"max_unpool2d: indices {show_shape(indices.shape)} of values "
+                f"{show_shape(self.shape)}. Give what max_pool2d(..., return_indices=True) returns."
+            )
+        lengths = zip(windows, self._space(windows), strict=True)
+        least = [(n - 1) * w.stride + w.reach - w.before - w.after for w, n in lengths]
+        space = tuple(least if output_size is None else output_size[-len(windows) :])
+        keep = self.ndim - len(windows)
+        image = self._full(0, (*self.shape[:keep], math.prod(space)), self.dtype)
+        spread = image.scatter(-1, indices.flatten(keep), self.flatten(keep))
+        return spread.reshape(*self.shape[:keep], *space)
+
+    def lp_pool2d(
+        self,
+        norm_type: float,
+        kernel_size: PerAxis,
+        stride: PerAxis | None = None,
+        ceil_mode: bool = False,
+    ) -> Self:
+        """``sum(x ** p) ** (1 / p)`` of each window, p being `norm_type`."""
+        sizes, stride = _pool(kernel_size, stride)
+        means = self.pow(norm_type).avg_pool2d(sizes, stride, ceil_mode=ceil_mode)
+        return (means * math.prod(sizes)).pow(1 / norm_type)
+
     def _space(self, windows: Sequence[Window]) -> tuple[int, ...]:
         return tuple(known(dim) for dim in self.shape[self.ndim - len(windows) :])
-
-    def _rounded_up(self, windows: Sequence[Window]) -> list[Window]:
-        lengths = self._space(windows)
-        return [each.rounded_up(length) for each, length in zip(windows, lengths, strict=True)]
 
     def _padded_windows(
         self, windows: Sequence[Window], filled: Sequence[Window], fill: Scalar
@@ -226,28 +292,26 @@ class Pooling(Reduction):
         ]
         return padded._windows(bare)
 
-    def _pool_windows(
-        self, call: str, size: PerAxis, stride: PerAxis | None, dilation: PerAxis, padding: Padding
+    def _with_room(
+        self, call: str, windows: Sequence[Window], ceil_mode: bool = False
     ) -> list[Window]:
-        sizes = (size,) * 2 if isinstance(size, int) else tuple(size)
-        step = sizes if stride is None else stride
-        return self._checked_room(call, window_list(call, sizes, step, dilation, padding))
-
-    def _checked_room(self, call: str, windows: list[Window]) -> list[Window]:
         """The windows, once it is known that the last axes have room for each."""
         if self.ndim < len(windows):
             raise ShapeError(
                 f"{call}: {len(windows)} window sizes for a tensor of shape "
                 f"{show_shape(self.shape)}. Give one for each of its last axes."
             )
-        for window, length in zip(windows, self._space(windows), strict=True):
+        lengths = self._space(windows)
+        if ceil_mode:
+            windows = [each.rounded_up(size) for each, size in zip(windows, lengths, strict=True)]
+        for window, length in zip(windows, lengths, strict=True):
             if length + window.before + window.after < window.reach:
                 raise ShapeError(
                     f"{call}: a window that reaches over {window.reach} elements does not fit an "
                     f"axis of {length} with padding {window.before} and {window.after}; the tensor "
                     f"has shape {show_shape(self.shape)}. Make the window smaller or pad more."
                 )
-        return windows
+        return list(windows)
 
     # ---- pools of a given output size ----
 
@@ -273,7 +337,7 @@ class Pooling(Reduction):
 
     def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
         sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
-        windows = self._checked_room(call, [Window(1) for _ in sizes])
+        windows = self._with_room(call, [Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
         wanted = enumerate(zip(sizes, lengths, strict=True), first)
@@ -294,6 +358,12 @@ class Pooling(Reduction):
 
 def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:
     return tuple(item for part in parts for item in part)
+
+
+def _pool(size: PerAxis, stride: PerAxis | None) -> tuple[tuple[int, ...], PerAxis]:
+    """Sizes and strides of a pool: one number is for two axes, the stride is the size unless given."""
+    sizes = (size,) * 2 if isinstance(size, int) else tuple(size)
+    return sizes, sizes if stride is None else stride
 
 
 # ---- windows from the arguments of a convolution or a pool ----

@@ -21,6 +21,7 @@ from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
 from kernelet.frontend.convolution import Convolution
+from kernelet.frontend.factorization import Factorization
 from kernelet.frontend.hashing import Hashing
 from kernelet.frontend.host import device_name, known_shape, node_of, stored_node
 from kernelet.frontend.inplace import InPlace
@@ -54,6 +55,7 @@ _leaf_numbers = itertools.count()
 @final
 class Tensor(
     Attention,
+    Factorization,
     Convolution,
     Interpolation,
     Normalization,

@@ -8,13 +8,14 @@ Out: the same values: no DETACH, big reductions to few results in two steps, eve
 from __future__ import annotations
 
 from kernelet.graph.algebra import simplify
-from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import VIEWS, base_of
 from kernelet.kernelize.parts import in_parts
 from kernelet.kernelize.picks import search_is_gather
 
 _NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
+_COMPUTED = ELEMENTWISE | {Op.REDUCE, Op.PAD}
 # What a view shows is under the nodes that normalize takes away.
 _SHOWN = VIEWS | {Op.FUNCTION}
 KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
@@ -80,9 +81,10 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
         return UOp(Op.CONTIGUOUS, node.dtype, node.src) if is_own_memory else node.src[0]
     if op is Op.COPY:
         return node.replace(src=(_stored(node.src[0]),))
+    if 0 in node.shape and op in _COMPUTED:
+        # No loop runs for it, so no read of memory without elements is left outside of one.
+        return UOp.const(0, node.dtype).broadcast_to(node.shape)
     if op is Op.REDUCE:
-        if 0 in node.shape:
-            return UOp.const(0, node.dtype).broadcast_to(node.shape)
         gathered = search_is_gather(node)
         if gathered is not None:
             return gathered

@@ -67,3 +67,19 @@ def test_a_scale_is_kept_where_it_does_not_divide_the_length() -> None:
     np.testing.assert_allclose(found, [[[0.5, 2.5]]])  # (place + 1/2) * 2 - 1/2
     found = Tensor(x).interpolate(scale_factor=1.3, mode="nearest").numpy()
     np.testing.assert_array_equal(found, [[[0.0, 0.0, 1.0, 2.0, 3.0, 3.0]]])
+
+
+def test_area_is_the_mean_of_each_piece() -> None:
+    x = values(1, 2, 6, 9)
+    want = x.reshape(1, 2, 2, 3, 3, 3).mean((3, 5))
+    np.testing.assert_allclose(Tensor(x).interpolate((2, 3), "area").numpy(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_cubics_go_along_a_line(aligned: bool) -> None:
+    x = np.arange(8.0) * 2
+    got = Tensor(x[None, None]).interpolate((15,), "bicubic", aligned).numpy()[0, 0]
+    want = places(8, 15, aligned) * 2
+    np.testing.assert_allclose(got[4:-4], want[4:-4], rtol=0.02)
+    same = Tensor(x[None, None]).interpolate((8,), "bicubic", aligned)
+    np.testing.assert_allclose(same.numpy()[0, 0], x, atol=1e-6)

@@ -48,6 +48,27 @@ def test_padding_repeats_what_is_inside(mode: str, numpy_mode: str) -> None:
     same(Tensor(A).pad((2, 3, 1, 2), mode=mode), np.pad(A, ((0, 0), (1, 2), (2, 3)), numpy_mode))
 
 
+def test_padding_may_crop_and_repeat_at_once() -> None:
+    x = Tensor(np.arange(5))
+    assert x.pad((-1, 2), "reflect").tolist() == [1, 2, 3, 4, 3, 2]
+    assert x.pad((2, -2), "replicate").tolist() == [0, 0, 0, 1, 2]
+    assert x.pad((-1, 2), "circular").tolist() == [1, 2, 3, 4, 1, 2]
+    with pytest.raises(ShapeError, match="Take no more than there are"):
+        x.pad((-3, -3))
+
+
+def test_sizes_are_reached_by_padding_or_cutting_the_ends() -> None:
+    x = Tensor([[1, 2], [3, 4]])
+    assert x.pad_to(None, 3).tolist() == [[1, 2, 0], [3, 4, 0]]
+    assert x.pad_to((3, 2), value=7).tolist() == [[1, 2], [3, 4], [7, 7]]
+    assert x.shrink_to(1, None).tolist() == [[1, 2]]
+    for call in (x.pad_to, x.shrink_to):
+        with pytest.raises(ShapeError, match="one for each axis"):
+            call(2)
+    with pytest.raises(ShapeError, match="shrink: 0..3"):
+        x.shrink_to(3, 2)
+
+
 def test_padding_refuses_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match="reflect"):
         Tensor(A).pad((4, 0), mode="reflect")
@@ -207,6 +228,10 @@ def test_axes_are_reordered() -> None:
     same(t.movedim((0, 1), (-1, 0)), np.moveaxis(A, (0, 1), (-1, 0)))
     with pytest.raises(ShapeError, match="permute"):
         t.permute(0, 1)
+    with pytest.raises(ArgumentError, match="movedim"):
+        t.movedim((0, 1), 2)
+    with pytest.raises(ArgumentError, match="roll"):
+        t.roll((1, 2), 0)
 
 
 def test_axes_repeat() -> None:
@@ -216,7 +241,7 @@ def test_axes_repeat() -> None:
     same(t.broadcast_to((2, 3, 4)), np.broadcast_to(A[:, :1], (2, 3, 4)))
     same(t.expand_as(Tensor(A)), np.broadcast_to(A[:, :1], (2, 3, 4)))
     same(Tensor(A).repeat(2, 1, 3), np.tile(A, (2, 1, 3)))
-    same(Tensor(A).repeat((2, 1, 1, 2)), np.tile(A, (2, 1, 1, 2)))
+    same(Tensor(A).tile((2, 1, 1, 2)), np.tile(A, (2, 1, 1, 2)))
     same(Tensor(A).repeat_interleave(2, 1), np.repeat(A, 2, 1))
     same(Tensor(A).repeat_interleave(3), np.repeat(A, 3))
     with pytest.raises(ShapeError, match="expand"):

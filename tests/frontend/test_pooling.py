@@ -96,6 +96,42 @@ def test_adaptive_pools_cut_axes_into_even_pieces(size: object) -> None:
         np.testing.assert_allclose(getattr(Tensor(x), name)(size).numpy(), want, rtol=1e-5)
 
 
+def test_rounding_up_makes_room_for_a_window_of_its_own() -> None:
+    assert Tensor([[[3.0]]]).max_pool2d((2,), ceil_mode=True).tolist() == [[[3.0]]]
+    assert Tensor([[[3.0]]]).avg_pool2d((2,), ceil_mode=True).tolist() == [[[3.0]]]
+
+
+def test_norms_of_windows() -> None:
+    x = values(1, 2, 4, 6)
+    cells = x.reshape(1, 2, 2, 2, 3, 2)
+    want = np.sqrt((cells**2).sum((3, 5)))
+    np.testing.assert_allclose(Tensor(x).lp_pool2d(2, 2).numpy(), want, rtol=1e-5)
+
+
+def test_unpooling_puts_elements_back() -> None:
+    x = values(2, 3, 4, 5)
+    found, places = Tensor(x).max_pool2d(2, return_indices=True)
+    back = found.max_unpool2d(places, 2, output_size=(4, 5)).numpy()
+    kept = back != 0
+    assert kept.sum() == found.numpy().size
+    np.testing.assert_array_equal(back[kept], x[kept])
+    assert found.max_unpool2d(places, 2).shape == (2, 3, 4, 4)
+    with pytest.raises(ShapeError, match="max_unpool2d: indices"):
+        found.max_unpool2d(places[:1], 2)
+
+
+def test_folding_adds_windows_up() -> None:
+    x = Tensor(values(2, 3, 5, 4))
+    windows = [Window(2, 1, 2, 1, 1), Window(3)]
+    cells = x._windows(windows)  # (2, 3, *counts, *sizes)
+    flat = cells.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2)
+    folded = flat.fold((5, 4), (2, 3), (2, 1), (1, 0))
+    times = x._windows(windows).sum().gradient(x)[0]
+    np.testing.assert_allclose(folded.numpy(), (x * times).numpy(), rtol=1e-5)
+    with pytest.raises(ShapeError, match=r"fold: .*windows of \(2, 2\) lie at 12 places"):
+        flat.fold((5, 4), 2)
+
+
 def test_windows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match="max_pool2d.*5 elements.*axis of 3"):
         Tensor.ones(1, 1, 3, 3).max_pool2d(5)

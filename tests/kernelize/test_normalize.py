@@ -124,6 +124,12 @@ def test_a_reduction_without_results_is_a_number() -> None:
     assert x.var(1).realize().shape == (0,)
 
 
+def test_a_result_around_nothing_reads_nothing() -> None:
+    x = Tensor.zeros(5, 0).contiguous().realize()
+    assert (x.shrink(((0, 3), None)) * 2).pad(((0, 1), (1, 1))).tolist() == [[0.0, 0.0]] * 4
+    assert (x * 2).pad(((0, 1), (0, 0))).tolist() == [[]] * 6
+
+
 # ---- words ----
 
 

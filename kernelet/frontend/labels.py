@@ -1,0 +1,259 @@
+"""Axes by name: products and sums (einsum), and other orders and groups (rearrange).
+
+In:  tensors, and formulas with a name for each axis.
+Out: `Labels`, and the parsers of both languages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Self
+
+from kernelet.base.dtype import promote
+from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.indexing import Indexing
+from kernelet.frontend.movement import quotient, tensor_list
+from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_dim, show_shape
+from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.ops import Op
+
+Label = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """The labels of each input's axes and of the output's; numbers are axes under an ellipsis."""
+
+    inputs: tuple[tuple[Label, ...], ...]
+    output: tuple[Label, ...]
+
+
+class Labels(Indexing):
+    """Methods that take a formula with a name for each axis."""
+
+    __slots__ = ()
+
+    # ---- other orders and groups ----
+
+    def rearrange(self, formula: str, **sizes: int) -> Self:
+        """The axes that the left side names, split, ordered and merged as on the right.
+
+        Parentheses hold an axis made of several, ``...`` stands for any others; `sizes` are those
+        that cannot be inferred; ``einops.rearrange(x, formula, **sizes)``.
+
+        >>> Tensor([[1, 2, 3, 4]]).rearrange("a (b c) -> (c a) b", c=2).tolist()
+        [[1, 3], [2, 4]]
+        """
+        left, right = parse_groups(formula, self.ndim)
+        names = [name for group in left for name in group]
+        split: list[Dim] = []
+        for group, size in zip(left, self.shape, strict=True):
+            asked = [sizes.get(name, -1) for name in group]
+            rest = product([part for part in asked if part != -1])
+            missing = quotient(size, rest) if -1 in asked else 1 if rest == size else None
+            if missing is None or asked.count(-1) > 1:
+                raise ShapeError(
+                    f"rearrange {formula!r}: the axis ({' '.join(group)}) of "
+                    f"{show_shape(self.shape)} does not split into parts of sizes {asked}. Give "
+                    "the sizes of all parts but one; their product is that of the axis."
+                )
+            split += [missing if part == -1 else part for part in asked]
+        unknown = sizes.keys() - set(names)
+        if unknown:
+            raise ArgumentError(
+                f"rearrange {formula!r}: there is no axis {', '.join(sorted(unknown))}. Give sizes "
+                "of axes that the formula names."
+            )
+        order = [names.index(name) for group in right for name in group]
+        merged = [product([split[names.index(name)] for name in group]) for group in right]
+        return self.reshape(split).permute(order).reshape(merged)
+
+    # ---- products and sums ----
+
+    @classmethod
+    def einsum(
+        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike = None
+    ) -> Self:
+        """Products and sums written with a letter for each axis; ``numpy.einsum``.
+
+        Letters may repeat inside an operand (the diagonal), ``...`` stands for any other axes,
+        and without ``->`` the letters that occur once are kept in alphabetical order.
+        """
+        tensors = tensor_list(operands)
+        shapes = [tensor.shape for tensor in tensors]
+        return cls._contract(parse_equation(formula, shapes), tensors, dtype)
+
+    @classmethod
+    def _contract(cls, equation: Equation, tensors: Sequence[Self], dtype: DTypeLike) -> Self:
+        """Multiply from left to right; sum over a label once no later operand has it."""
+        wanted = as_dtype(dtype, reduce(promote, [tensor.dtype for tensor in tensors]))
+        wide = accumulator_dtype(sum_dtype(wanted))
+        total: Self | None = None
+        held: tuple[Label, ...] = ()
+        for place, (labels, tensor) in enumerate(zip(equation.inputs, tensors, strict=True)):
+            kept, single = tensor.cast(wide)._without_repeats(labels)
+            later = {label for labels in equation.inputs[place + 1 :] for label in labels}
+            needed = later | set(equation.output)
+            if total is None:
+                total, held = single, kept
+            else:
+                every = (*held, *(label for label in kept if label not in held))
+                total = total._labelled(held, every) * single._labelled(kept, every)
+                held = every
+            done = tuple(axis for axis, label in enumerate(held) if label not in needed)
+            total = total._fold(Op.ADD, done, False)
+            held = tuple(label for label in held if label in needed)
+        assert total is not None
+        order = tuple(held.index(label) for label in equation.output)
+        return total._permute(order).cast(wanted)
+
+    def _without_repeats(self, labels: tuple[Label, ...]) -> tuple[tuple[Label, ...], Self]:
+        """The diagonals of axes with equal labels, so that each label is there once."""
+        result, left = self, list(labels)
+        for label in dict.fromkeys(labels):
+            while left.count(label) > 1:
+                first = left.index(label)
+                second = left.index(label, first + 1)
+                result = result.diagonal(0, first, second)
+                left = [*(each for at, each in enumerate(left) if at not in (first, second)), label]
+        return tuple(left), result
+
+    def _labelled(self, labels: tuple[Label, ...], every: tuple[Label, ...]) -> Self:
+        """The axes in the order of `every`, size 1 where this tensor has no such label."""
+        order = tuple(labels.index(label) for label in every if label in labels)
+        moved = self._permute(order)
+        sizes = iter(moved.shape)
+        return moved._reshape(tuple(next(sizes) if label in labels else 1 for label in every))
+
+
+# ---- the language of einsum: a label for each axis ----
+
+
+def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
+    """The labels in `formula`, checked against the operands' shapes.
+
+    >>> parse_equation("ij,jk", [(2, 3), (3, 4)]).output
+    ('i', 'k')
+    >>> parse_equation("...i->i...", [(5, 6, 7)])
+    Equation(inputs=((-2, -1, 'i'),), output=('i', -2, -1))
+    """
+    left, arrow, right = formula.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise ArgumentError(
+            f"einsum {formula!r}: the formula has {len(terms)} operands and {len(shapes)} are "
+            "given. Give one tensor for each part between commas."
+        )
+    inputs = tuple(_labels(formula, term, shape) for term, shape in zip(terms, shapes, strict=True))
+    widest = max((sum(isinstance(each, int) for each in labels) for labels in inputs), default=0)
+    hidden: tuple[Label, ...] = tuple(range(-widest, 0))
+    if arrow:
+        before, ellipsis, after = _parts(formula, right)
+        output: tuple[Label, ...] = (*before, *(hidden if ellipsis else ()), *after)
+    else:
+        counts = Counter(label for labels in inputs for label in labels if isinstance(label, str))
+        output = (*hidden, *sorted(label for label, count in counts.items() if count == 1))
+    known = {label for labels in inputs for label in labels}
+    for label in output:
+        if label not in known or output.count(label) > 1:
+            raise ArgumentError(
+                f"einsum {formula!r}: the output has {label!r} "
+                f"{'twice' if label in known else 'and no input has it'}. "
+                "Use each letter of the inputs at most once."
+            )
+    _check_sizes(formula, inputs, shapes)
+    return Equation(inputs, output)
+
+
+def _labels(formula: str, term: str, shape: Shape) -> tuple[Label, ...]:
+    """A label for each axis; those under the ellipsis count from the last, -1, back."""
+    before, ellipsis, after = _parts(formula, term)
+    spare = len(shape) - len(before) - len(after)
+    if spare < 0 or (spare > 0 and not ellipsis):
+        raise ShapeError(
+            f"einsum {formula!r}: {term!r} names {len(shape) - spare} axes and the operand has shape "
+            f"{show_shape(shape)}. Give a letter for each axis, or '...' for the others."
+        )
+    return (*before, *range(-spare, 0), *after)
+
+
+def _parts(formula: str, term: str) -> tuple[str, str, str]:
+    """The letters before the ellipsis, the ellipsis, and those after it."""
+    before, ellipsis, after = term.partition("...")
+    if not (before + after).isalpha() and before + after:
+        raise ArgumentError(
+            f"einsum {formula!r}: {term!r} is not made of letters and at most one '...'. "
+            "Use a letter for each axis."
+        )
+    return before, ellipsis, after
+
+
+def _check_sizes(
+    formula: str, inputs: Sequence[tuple[Label, ...]], shapes: Sequence[Shape]
+) -> None:
+    sizes: dict[Label, Dim] = {}
+    for labels, shape in zip(inputs, shapes, strict=True):
+        for label, size in zip(labels, shape, strict=True):
+            known = sizes.get(label, 1)
+            if known != 1 and size not in (1, known):
+                listed = " with ".join(show_shape(each) for each in shapes)
+                name = "an axis under '...'" if isinstance(label, int) else repr(label)
+                raise ShapeError(
+                    f"einsum {formula!r} of {listed}: {name} has sizes {show_dim(known)} and "
+                    f"{show_dim(size)}. An axis has one size, or 1 to be repeated."
+                )
+            sizes[label] = size if known == 1 else known
+
+
+# ---- the language of rearrange: a group of names for each axis ----
+
+Groups = list[tuple[str, ...]]
+
+
+def parse_groups(formula: str, ndim: int) -> tuple[Groups, Groups]:
+    """The names that make up each axis, on the left and on the right.
+
+    >>> parse_groups("a ... (b c) -> (... a) 1 c b", 4)
+    ([('a',), ('0',), ('1',), ('b', 'c')], [('0', '1', 'a'), (), ('c',), ('b',)])
+    """
+    sides = [_groups(formula, side) for side in formula.split("->")]
+    if len(sides) != 2:
+        raise ArgumentError(f"rearrange {formula!r}: write the axes before and after one '->'.")
+    left, right = sides
+    spare = ndim - len(left) + (("...",) in left)
+    others = [(str(at),) for at in range(spare)]
+    left = [each for group in left for each in (others if group == ("...",) else [group])]
+    if len(left) != ndim:
+        raise ShapeError(
+            f"rearrange {formula!r}: the left side names {len(left)} axes and the tensor has "
+            f"{ndim}. Name each axis, or write '...' for the others."
+        )
+    right = [each for group in right for each in (others if group == ("...",) else [group])]
+    flat = [name for (name,) in others]
+    right = [
+        tuple(n for name in group for n in (flat if name == "..." else [name])) for group in right
+    ]
+    names = [Counter(name for group in side for name in group) for side in (left, right)]
+    if names[0] != names[1] or max(names[0].values(), default=1) > 1:
+        raise ArgumentError(
+            f"rearrange {formula!r}: the sides name different axes, or one twice. Use each name once "
+            "on the left and once on the right."
+        )
+    return left, right
+
+
+def _groups(formula: str, side: str) -> Groups:
+    token = r"\.\.\.|[A-Za-z_]\w*|1"
+    if not re.fullmatch(rf"(\s*(\((\s*({token}))*\s*\)|{token}))*\s*", side):
+        raise ArgumentError(
+            f"rearrange {formula!r}: {side.strip()!r} is not made of names, 1, '...' and groups in "
+            "parentheses. Write for example 'b (h w) c -> b c h w'."
+        )
+    items = re.findall(rf"\(([^)]*)\)|({token})", side)
+    found = [re.findall(token, inner or single) for inner, single in items]
+    return [tuple(name for name in group if name != "1") for group in found]
