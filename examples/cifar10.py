@@ -100,7 +100,7 @@ class Trainer:
     def accuracy(self, data: nn.DataLoader) -> float:
         """The share of the images that are told correctly."""
         right = [self.count_right(images, labels) for images, labels in data]
-        return sum(each.item() for each in right) / (len(data) * data.batch_size)
+        return sum(each.item() for each in right) / data.count
 
 
 def main() -> None:
@@ -117,7 +117,7 @@ def main() -> None:
 
     images, labels, *test = (each[: options.limit] for each in nn.datasets.cifar())
     training = nn.DataLoader(images, labels, batch_size=options.batch, shuffle=True, drop_last=True)
-    held_back = nn.DataLoader(*test, batch_size=options.batch, drop_last=True)
+    held_back = nn.DataLoader(*test, batch_size=options.batch)
     trainer = Trainer(options.width, options.rate, options.epochs * len(training))
     seconds = 0.0
     for epoch in range(options.epochs):

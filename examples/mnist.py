@@ -7,7 +7,6 @@ in a step that is captured once and replayed. `--limit 2000 --epochs 1` is a qui
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 
@@ -36,23 +35,6 @@ class Network:
         return self.head(x.flatten(1))  # (batch, 10)
 
 
-class DataSet:
-    """Images and labels, in any order."""
-
-    def __init__(self, images: Tensor, labels: Tensor, limit: int) -> None:
-        self.count = min(len(labels), limit)
-        self.pixels, self.labels = images.data(), labels.data()
-        self.size = len(self.pixels) // len(labels)
-
-    def ordered(self, order: list[int]) -> tuple[Tensor, Tensor]:
-        """The images and labels of these numbers as two tensors."""
-        size = self.size
-        pixels = b"".join(self.pixels[at * size : (at + 1) * size] for at in order)
-        labels = bytes(self.labels[at] for at in order)
-        shape = (len(order), 1, 28, 28)
-        return Tensor(pixels, dtype="uint8").reshape(shape), Tensor(labels, dtype="uint8")
-
-
 class Trainer:
     """A network, its optimizer, and the two functions that are captured and replayed."""
 
@@ -73,28 +55,20 @@ class Trainer:
         """How many of the images are read correctly."""
         return (self.network(images).argmax(1) == labels).sum().realize()
 
-    def accuracy(self, data: DataSet) -> float:
+    def accuracy(self, data: nn.DataLoader) -> float:
         """The share of images that are read correctly."""
-        images, labels = data.ordered(list(range(data.count)))
-        right = [
-            self.count_right(images[at : at + TEST_BATCH], labels[at : at + TEST_BATCH])
-            for at in range(0, data.count, TEST_BATCH)
-        ]
+        right = [self.count_right(images, labels) for images, labels in data]
         return sum(each.item() for each in right) / data.count
 
-    def epoch(self, data: DataSet, batch: int, title: str) -> None:
+    def epoch(self, data: nn.DataLoader, title: str) -> None:
         """One pass over the images in random order, in whole batches."""
-        order = random.sample(range(data.count), data.count // batch * batch)
-        images, labels = data.ordered(order)
-        steps = len(order) // batch
         start = time.perf_counter()
-        for at in range(steps):
-            begin = at * batch
-            loss = self.step(images[begin : begin + batch], labels[begin : begin + batch])
-            if at % SHOW_EVERY == SHOW_EVERY - 1 or at == steps - 1:
-                shown = f"{title}  step {at + 1}/{steps}  loss {loss.item():.4f}"
-                rate = (at + 1) / (time.perf_counter() - start)
-                progress(f"{shown}  {rate:.1f} steps/s", last=at == steps - 1)
+        for at, batch in enumerate(data, 1):
+            loss = self.step(*batch)
+            if at % SHOW_EVERY == 0 or at == len(data):
+                rate = at / (time.perf_counter() - start)
+                shown = f"{title}  step {at}/{len(data)}  loss {loss.item():.4f}"
+                progress(f"{shown}  {rate:.1f} steps/s", last=at == len(data))
 
 
 def progress(line: str, last: bool) -> None:
@@ -113,19 +87,24 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=60000, help="use this many images at most")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    random.seed(options.seed)
     Tensor.manual_seed(options.seed)
 
-    images, labels, test_images, test_labels = nn.datasets.mnist()
-    training = DataSet(images, labels, options.limit)
-    test = DataSet(test_images, test_labels, options.limit)
+    images, labels, *rest = (each[: options.limit] for each in nn.datasets.mnist())
+    training = nn.DataLoader(
+        *(images, labels),
+        batch_size=min(options.batch, len(images)),
+        shuffle=True,
+        seed=options.seed,
+        drop_last=True,
+    )
+    test = nn.DataLoader(*rest, batch_size=TEST_BATCH)
     trainer = Trainer()
     seconds = 0.0
     for epoch in range(options.epochs):
         trainer.optimizer.lr = FIRST_RATE * RATE_DECAY**epoch
         start = time.perf_counter()
         title = f"epoch {epoch + 1}/{options.epochs}"
-        trainer.epoch(training, min(options.batch, training.count), title)
+        trainer.epoch(training, title)
         seconds += time.perf_counter() - start
         accuracy = 100 * trainer.accuracy(test)
         print(f"test accuracy {accuracy:.2f} % after {seconds:.1f} s of training", flush=True)

@@ -1,7 +1,7 @@
 """Batches of a data set, in order or shuffled.
 
 In:  tensors with one row for each example.
-Out: tuples of tensors of some rows, made by a thread while the batch before is in use.
+Out: tuples of tensors of some rows, which a thread gathers while the batch before is in use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import queue
 import random
 import threading
 from collections.abc import Iterator
-from typing import final
+from typing import TypeVar, final
 
 from kernelet.base import trace
 from kernelet.base.errors import ArgumentError, ShapeError
@@ -19,6 +19,7 @@ from kernelet.frontend.host import known_shape
 from kernelet.frontend.tensor import Tensor
 
 Batch = tuple[Tensor, ...]
+Item = TypeVar("Item")
 
 
 @final
@@ -67,12 +68,12 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.state
-        order = self._order(epoch)[done:]
-        batches = self._ahead(order) if self.prefetch else map(self._batch, order)
+        pieces = map(self._rows, self._order(epoch)[done:])
         with trace.Progress(self.progress, len(self), "batches") as progress:
-            for number, batch in enumerate(batches, done + 1):
+            ahead = _ahead(pieces, self.prefetch) if self.prefetch else pieces
+            for number, piece in enumerate(ahead, done + 1):
                 self.state = (epoch, number) if number < len(self) else (epoch + 1, 0)
-                yield batch
+                yield self._batch(piece)
                 if self.progress:
                     progress.advance()
 
@@ -84,43 +85,49 @@ class DataLoader:
         starts = range(0, len(self) * self.batch_size, self.batch_size)
         return [rows[start : start + self.batch_size] for start in starts]
 
-    def _batch(self, rows: list[int]) -> Batch:
+    def _rows(self, rows: list[int]) -> list[bytes]:
+        """The bytes of these rows of each tensor."""
         found = []
-        for data, tensor, shape in self._parts:
+        for data, _, _ in self._parts:
             size = len(data) // self.count
-            part = b"".join(data[row * size : (row + 1) * size] for row in rows)
-            made = Tensor(part, device=tensor.device, dtype=tensor.dtype)
-            found.append(made.reshape(len(rows), *shape))
-        return tuple(found)
+            found.append(b"".join(data[row * size : (row + 1) * size] for row in rows))
+        return found
 
-    def _ahead(self, order: list[list[int]]) -> Iterator[Batch]:
-        """The batches, made by another thread; it ends with the loop that reads them."""
-        made: queue.Queue[Batch | BaseException | None] = queue.Queue(self.prefetch)
-        is_over = threading.Event()
+    def _batch(self, pieces: list[bytes]) -> Batch:
+        return tuple(
+            Tensor(piece, device=tensor.device, dtype=tensor.dtype).reshape(-1, *shape)
+            for piece, (_, tensor, shape) in zip(pieces, self._parts, strict=True)
+        )
 
-        def put(item: Batch | BaseException | None) -> None:
-            while not is_over.is_set():
-                with contextlib.suppress(queue.Full):
-                    made.put(item, timeout=0.1)
-                    return
 
-        def make() -> None:
-            try:
-                for rows in order:
-                    if is_over.is_set():
-                        return
-                    put(self._batch(rows))
-                put(None)
-            except BaseException as error:  # the reader raises it
-                put(error)
+def _ahead(items: Iterator[Item], most: int) -> Iterator[Item]:
+    """The items, `most` of them made ahead by another thread; it ends with the loop that reads them."""
+    made: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue(most)
+    is_over = threading.Event()
 
-        worker = threading.Thread(target=make, name="kernelet batches", daemon=True)
-        worker.start()
+    def put(item: tuple[Item] | BaseException | None) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(queue.Full):
+                made.put(item, timeout=0.1)
+                return
+
+    def make() -> None:
         try:
-            while (item := made.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            is_over.set()
-            worker.join()
+            for item in items:
+                if is_over.is_set():
+                    return
+                put((item,))
+            put(None)
+        except BaseException as error:  # the reader raises it
+            put(error)
+
+    worker = threading.Thread(target=make, name="kernelet batches", daemon=True)
+    worker.start()
+    try:
+        while (item := made.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item[0]
+    finally:
+        is_over.set()
+        worker.join()

@@ -1,3 +1,4 @@
+import gc
 import threading
 
 import numpy as np
@@ -73,16 +74,18 @@ def test_the_thread_ends_with_the_loop():
     for _ in loader(batch_size=1):
         assert threading.active_count() <= before + 1
         break
+    gc.collect()
     assert threading.active_count() == before
     with pytest.raises(ZeroDivisionError):
         for _ in loader(batch_size=1):
             raise ZeroDivisionError
+    gc.collect()
     assert threading.active_count() == before
 
 
 def test_an_error_of_the_thread_reaches_the_loop(monkeypatch):
     made = loader(batch_size=2)
-    monkeypatch.setattr(DataLoader, "_batch", lambda *_: 1 // 0)
+    monkeypatch.setattr(DataLoader, "_rows", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         list(made)
 
