@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -99,7 +99,7 @@ class _Chain:
         self.kernel = kernel
         self.target = target
         positions = {node: number for number, node in enumerate(kernel.toposort())}
-        self.tiled = list(held.values())
+        self.tiled = {positions[node] for node, is_tiled in held.items() if is_tiled}
         values = tuple(Held(positions[node]) for node in held)
         self.plan = Plan(held=values, trimmed=may_mask(kernel))
         itemsizes = [stage.node.dtype.itemsize for stage in self.stages]
@@ -156,25 +156,29 @@ class _Chain:
         loops.put_first(*(n for n, v in enumerate(self.writer.root_ranges) if v in needed))
         self._take(replace(self.plan, root=loops.transforms))
 
+    def _with_tiled(self, change: Callable[[Held, Stage], Held]) -> tuple[Held, ...]:
+        """The held values, with the products among them changed."""
+        pairs = zip(self.plan.held, self.stages, strict=True)
+        return tuple(change(o, stage) if o.position in self.tiled else o for o, stage in pairs)
+
     def _rows(self) -> tuple[int, int] | None:
         """The output loop whose neighbours are rows of a held product: its axis and size."""
-        tiled = [stage for stage, is_tiled in zip(self.stages, self.tiled, strict=True) if is_tiled]
-        for stage in tiled:
-            if stage.place and stage.place[-1] in self.writer.root_ranges:
-                loop = self.loops.nest[self.writer.root_ranges.index(stage.place[-1])]
+        ranges = self.writer.root_ranges
+        for one, stage in zip(self.plan.held, self.stages, strict=True):
+            if one.position in self.tiled and stage.place and stage.place[-1] in ranges:
+                loop = self.loops.nest[ranges.index(stage.place[-1])]
                 return (loop.axis, loop.steps) if loop.steps else None
         return None
 
     def _block(self, axis: int, size: int) -> None:
         """Hold many rows, so that what the other operand gives is loaded once for all of them."""
-        sizes = [math.prod(stage.sizes) for stage in self.stages]
-        width = max(sizes) * max(stage.node.dtype.itemsize for stage in self.stages)
+        width = max(math.prod(stage.sizes) for stage in self.stages)
+        width *= max(stage.node.dtype.itemsize for stage in self.stages)
         block = min(size, BLOCK_ROWS)
         while block > TILE_ROWS and block * width > BLOCK_BYTES:
             block = max(block // 2, TILE_ROWS)
-        held = tuple(
-            replace(one, least=block * count) if is_tiled else one
-            for one, is_tiled, count in zip(self.plan.held, self.tiled, sizes, strict=True)
+        held = self._with_tiled(
+            lambda one, stage: replace(one, least=block * math.prod(stage.sizes))
         )
         loops = self.loops
         if block < size:
@@ -186,10 +190,7 @@ class _Chain:
 
     def _tile_products(self) -> None:
         """8 rows by two vectors for each held product."""
-        held = tuple(
-            replace(one, transforms=self._tile(stage)) if is_tiled else one
-            for one, is_tiled, stage in zip(self.plan.held, self.tiled, self.stages, strict=True)
-        )
+        held = self._with_tiled(lambda one, stage: replace(one, transforms=self._tile(stage)))
         self._take(replace(self.plan, held=held))
 
     def _tile(self, stage: Stage) -> tuple[Transform, ...]:

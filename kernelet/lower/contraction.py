@@ -94,19 +94,11 @@ class Axes:
     moving: set[int]
     is_joined: bool
 
-    def along(self, loops: Loops) -> list[int]:
-        """The loops along the lanes."""
-        return [n for n in loops.plain() if loops.nest[n].axis == self.lane]
-
-    def rows(self, loops: Loops) -> list[int]:
-        """The loops over the rows."""
-        return [n for n in loops.plain() if loops.nest[n].axis == self.row]
-
     def outside(self, loops: Loops) -> list[int]:
         """The loops around a panel."""
-        along = self.along(loops)
+        along = loops.plain(self.lane)
         # Of the loops over rows only the first, which shares them out, may be outside.
-        inside = (*along, *self.rows(loops)[1:])
+        inside = (*along, *loops.plain(self.row)[1:])
         moving = [n for n in loops.plain() if loops.nest[n].axis in self.moving]
         # Lanes of two axes may all be in one panel.
         is_whole = self.is_joined and len(along) == 1
@@ -289,8 +281,8 @@ class _Contraction:
             loops = self._tiled(choice, axes, rows, panel, choice.row.size // threads)
             outer = replace(axes, moving={*moving, axes.row}).outside(loops)
         plain = loops.plain()
-        along = [n for n in axes.along(loops) if n not in outer]
-        loops.put_first(*outer, *along, *axes.rows(loops), *plain)
+        along = [n for n in loops.plain(axes.lane) if n not in outer]
+        loops.put_first(*outer, *along, *loops.plain(axes.row), *plain)
         outside, beside = len(outer), len(along)
         is_worth = self.analysis.work >= THREAD_WORK
         shared = loops.share_out(range(len(outer or plain)), threads if is_worth else 1)

@@ -39,13 +39,12 @@ def _plan(analysis: Analysis, target: Target, result: UOp) -> Plan:
         counts = [n for n in range(TILE_VECTORS, 0, -1) if size % (n * width) == 0]
         if counts:
             loops.tile(analysis.axis_of(others[-1]), width, counts[0])
-    axis = analysis.axis_of(result)
-    outer = [n for n in loops.plain() if loops.nest[n].axis != axis]
+    search = loops.plain(analysis.axis_of(result))
+    outer = [n for n in loops.plain() if n not in search]
     outer.sort(key=lambda n: -loops.nest[n].steps)
-    loops.put_first(*outer, *(n for n in loops.plain() if n not in outer))
+    loops.put_first(*outer, *search)
     loops.share_out(range(len(outer)), target.threads)
-    root = loops.transforms
-    return replace(analysis.plan, root=root, lanes=width, scatter=len(outer))
+    return replace(analysis.plan, root=loops.transforms, lanes=width, scatter=len(outer))
 
 
 def _is_search(analysis: Analysis, result: UOp) -> bool:

@@ -283,9 +283,10 @@ class Loops:
         if list(order) != sorted(order):
             self.transforms += (Reorder(order),)
 
-    def plain(self) -> list[int]:
-        """The positions of the loops that are no part of a tile."""
-        return [n for n, loop in enumerate(self.nest) if loop.kind == "loop"]
+    def plain(self, axis: int | None = None) -> list[int]:
+        """The positions of the loops, of all axes or of one, that are no part of a tile."""
+        plain = (n for n, loop in enumerate(self.nest) if loop.kind == "loop")
+        return [n for n in plain if axis in (None, self.nest[n].axis)]
 
     def evenly_shared(self, positions: Iterable[int], threads: int) -> list[int]:
         """Those of the loops that keep all threads about equally busy."""
