@@ -124,6 +124,8 @@ def gguf_load(
         start = round_up(file.tell(), alignment)
         tensors = {}
         for entry in entries:
+            if start + entry.offset > reader.size:
+                raise reader.damaged(f"{entry.name} starts at {start + entry.offset}")
             file.seek(start + entry.offset)
             tensors[entry.name] = _read_tensor(reader, entry, device)
     return facts, tensors

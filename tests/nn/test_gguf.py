@@ -1,3 +1,5 @@
+import contextlib
+import random
 import struct
 
 import numpy as np
@@ -113,6 +115,8 @@ GOOD = model([fact("name", 8, text("tiny"))], [entry("x", (2,), 0, 0)], bytes(8)
         (model([fact("bad", 8, struct.pack("<Q", 1) + b"\xff")], [], b""), "UTF-8"),
         (model([fact("general.alignment", 4, bytes(4))], [], b""), "alignment is 0"),
         (model([], [entry("x", (1,) * 9, 0, 0)], bytes(4)), "9 axes"),
+        (model([], [entry("x", (1,), 0, 1 << 62)], bytes(4)), "x starts at"),
+        (model([], [entry("x", (1,), 0, (1 << 64) - 1)], bytes(4)), "x starts at"),
         (model([], [entry("x", (33,), 8, 0)], bytes(80)), "33 elements of Q8_0"),
         (model([], [entry("x", (32,), 99, 0)], bytes(80)), "kind 99.*Q8_0"),
     ],
@@ -120,6 +124,18 @@ GOOD = model([fact("name", 8, text("tiny"))], [entry("x", (2,), 0, 0)], bytes(8)
 def test_a_wrong_file_says_what_is_wrong(load, content, found):
     with pytest.raises(DataError, match=rf"m\.gguf: .*GGUF.*{found}"):
         load(content)
+
+
+def test_any_changed_byte_gives_values_or_a_data_error(load):
+    entries = [entry("x", (2, 3), 0, 0), entry("q", (1, 32), 8, 32)]
+    facts = [fact("name", 8, text("tiny")), fact("sizes", 9, struct.pack("<IQ3q", 11, 3, 1, 2, 3))]
+    whole = model(facts, entries, bytes(32 + 34))
+    draw = random.Random(1)
+    for _ in range(300):
+        data = bytearray(whole)
+        data[draw.randrange(len(data))] = draw.randrange(256)
+        with contextlib.suppress(DataError):
+            load(bytes(data))
 
 
 def test_lists_in_lists_end_somewhere(tmp_path):

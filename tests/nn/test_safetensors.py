@@ -1,4 +1,6 @@
+import contextlib
 import json
+import random
 import struct
 
 import numpy as np
@@ -102,3 +104,24 @@ def test_a_damaged_file_says_what_is_wrong(tmp_path, content, found):
 def test_only_tensors_are_saved(tmp_path):
     with pytest.raises(ArgumentError, match="safetensors: x is of type list"):
         safe_save({"x": [1, 2]}, tmp_path / "x.safetensors")
+
+
+def test_any_changed_byte_gives_values_or_a_data_error(tmp_path):
+    path = tmp_path / "a.safetensors"
+    safe_save({"x": Tensor([[1.0, 2.0]]), "y": Tensor([True]), "e": Tensor.zeros(0, 3)}, path)
+    whole, draw = path.read_bytes(), random.Random(1)
+    for _ in range(300):
+        data = bytearray(whole)
+        data[draw.randrange(len(data))] = draw.randrange(256)
+        path.write_bytes(data)
+        with contextlib.suppress(DataError):
+            safe_load(path)
+
+
+def test_the_bytes_of_a_file_may_be_in_a_tensor(tmp_path):
+    safe_save({"x": Tensor([1.0, 2.0])}, tmp_path / "a.safetensors")
+    source = Tensor((tmp_path / "a.safetensors").read_bytes(), dtype=dtypes.uint8)
+    assert safe_load(source)["x"].tolist() == [1.0, 2.0]
+    source = Tensor(b"nothing", dtype=dtypes.uint8)
+    with pytest.raises(DataError, match="a tensor's bytes: not a whole safetensors file"):
+        safe_load(source)
