@@ -9,7 +9,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
@@ -86,10 +86,23 @@ def sum_of(constant: int, coefficients: Mapping[UOp, int]) -> UOp:
     """
     found = {atom: factor for atom, factor in coefficients.items() if factor}
     if any(atom.op is Op.MOD for atom in found):
-        constant, found = _recombine_digits(constant, found)
+        joined = _joined_digits(constant, found)
+        if joined is not None:
+            return joined
     if len(found) > 1:
         found = {atom: found[atom] for atom in sorted(found, key=order_key)}
     return _ordered_sum(constant, found)
+
+
+def combination(parts: Iterable[tuple[UOp, int]], constant: int = 0) -> UOp:
+    """constant + the sum of index * factor."""
+    coefficients: dict[UOp, int] = {}
+    for index, factor in parts:
+        terms = terms_of(index)
+        constant += terms.constant * factor
+        for atom, amount in terms.coefficients.items():
+            coefficients[atom] = coefficients.get(atom, 0) + amount * factor
+    return sum_of(constant, coefficients)
 
 
 def _ordered_sum(constant: int, ordered: dict[UOp, int]) -> UOp:
@@ -107,37 +120,30 @@ def _ordered_sum(constant: int, ordered: dict[UOp, int]) -> UOp:
     return node
 
 
-def _recombine_digits(constant: int, found: dict[UOp, int]) -> tuple[int, dict[UOp, int]]:
+def _joined_digits(constant: int, found: dict[UOp, int]) -> UOp | None:
     """c * (x % m) + c * m * (x // m) -> c * x, and the same with x // m % p beside it."""
-    for atom in [atom for atom in found if atom.op is Op.MOD and atom.src[1].op is Op.CONST]:
-        factor = found.get(atom)
-        if not factor:
+    for atom, factor in found.items():
+        if atom.op is not Op.MOD or atom.src[1].op is not Op.CONST:
             continue
         value, size = atom.src[0], atom.src[1].arg
-        quotient = terms_of(divide_index(value, size))
-        scale = factor * size
-        if quotient.coefficients and all(
-            found.get(part) == scale * coefficient
-            for part, coefficient in quotient.coefficients.items()
-        ):
-            rest = {a: f for a, f in found.items() if a not in quotient.coefficients}
-            del rest[atom]
-            whole = terms_of(value)
-            for part, coefficient in whole.coefficients.items():
-                rest[part] = rest.get(part, 0) + factor * coefficient
-            moved = factor * whole.constant - scale * quotient.constant
-            return _recombine_digits(constant + moved, {a: f for a, f in rest.items() if f})
-        for other, coefficient in found.items():
-            if other.op is not Op.MOD or coefficient != scale or other.src[1].op is not Op.CONST:
+        quotient, scale = divide_index(value, size), factor * size
+        moved, digits = terms_of(quotient)
+        used = {atom, *digits}
+        if not digits or any(found.get(part) != scale * digits[part] for part in digits):
+            others = (
+                other
+                for other, amount in found.items()
+                if (other.op, amount, other.src[:1]) == (Op.MOD, scale, (quotient,))
+                and other.src[1].op is Op.CONST
+            )
+            other = next(others, None)
+            if other is None:
                 continue
-            if other.src[0] is divide_index(value, size):
-                rest = {a: f for a, f in found.items() if a is not atom and a is not other}
-                joined = terms_of(modulo_index(value, size * other.src[1].arg))
-                for part, amount in joined.coefficients.items():
-                    rest[part] = rest.get(part, 0) + factor * amount
-                total = constant + factor * joined.constant
-                return _recombine_digits(total, {a: f for a, f in rest.items() if f})
-    return constant, found
+            value, moved = modulo_index(value, size * other.src[1].arg), 0
+            used = {atom, other}
+        rest = ((a, f) for a, f in found.items() if a not in used)
+        return combination([(value, factor), *rest], constant - scale * moved)
+    return None
 
 
 # ---- arithmetic ----
@@ -153,10 +159,7 @@ def add_index(left: UOp, right: UOp) -> UOp:
     if not second.coefficients or not first.coefficients:
         present = first.coefficients or second.coefficients
         return _ordered_sum(first.constant + second.constant, present)
-    coefficients = dict(first.coefficients)
-    for atom, factor in second.coefficients.items():
-        coefficients[atom] = coefficients.get(atom, 0) + factor
-    return sum_of(first.constant + second.constant, coefficients)
+    return combination(((left, 1), (right, 1)))
 
 
 def scale_index(index: UOp, factor: Dim) -> UOp:
@@ -166,17 +169,12 @@ def scale_index(index: UOp, factor: Dim) -> UOp:
             return index if factor else ZERO
         constant, coefficients = terms_of(index)
         return _ordered_sum(constant * factor, {a: f * factor for a, f in coefficients.items()})
-    total = ZERO
-    constant, coefficients = terms_of(normalize_index(factor))
-    if constant:
-        total = scale_index(index, constant)
-    for atom, amount in coefficients.items():
-        products = terms_of(index)
-        parts = {_product(other, atom): f * amount for other, f in products.coefficients.items()}
-        if products.constant:
-            parts[atom] = parts.get(atom, 0) + products.constant * amount
-        total = add_index(total, sum_of(0, parts))
-    return total
+    parts = []
+    for part, amount in terms_of(index).coefficients.items():
+        constant, others = terms_of(normalize_index(factor))
+        parts.append((part, amount * constant))
+        parts += [(_product(part, other), amount * f) for other, f in others.items()]
+    return combination([*parts, (normalize_index(factor), terms_of(index).constant)])
 
 
 def _factors(atom: UOp) -> list[UOp]:
@@ -349,19 +347,19 @@ def _symbolic_bounds(index: UOp) -> Bounds:
     if found.max < 0 or found.min >= 0:
         return found
     constant, coefficients = terms_of(index)
-    upper, lower = index_const(constant), index_const(constant)
-    changed = False
-    for atom, factor in coefficients.items():
-        term = sum_of(0, {atom: factor})
-        low_term = high_term = term
-        if atom.op is Op.RANGE and atom.src[0].op is not Op.CONST:
-            last = scale_index(add_index(atom.src[0], index_const(-1)), factor)
-            low_term, high_term = (ZERO, last) if factor > 0 else (last, ZERO)
-            changed = True
-        upper, lower = add_index(upper, high_term), add_index(lower, low_term)
-    if not changed:
+    moving = [a for a in coefficients if a.op is Op.RANGE and a.src[0].op is not Op.CONST]
+    if not moving:
         return found
-    return Bounds(lower.bounds.min, upper.bounds.max)
+
+    def at_end(greatest: bool) -> Bounds:
+        ends = dict.fromkeys(moving, ZERO)
+        for atom in moving:
+            if (coefficients[atom] > 0) is greatest:
+                ends[atom] = add_index(atom.src[0], index_const(-1))
+        parts = ((ends.get(atom, atom), factor) for atom, factor in coefficients.items())
+        return combination(parts, constant).bounds
+
+    return Bounds(at_end(False).min, at_end(True).max)
 
 
 def and_gates(*gates: UOp) -> UOp:
@@ -444,23 +442,14 @@ def _rebuild(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp] = frozenset(
 
 def _replace_terms(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp]) -> UOp:
     constant, coefficients = terms_of(node)
-    kept: dict[UOp, int] = {}
-    moved: list[tuple[Terms, int]] = []
-    for atom, factor in coefficients.items():
-        new = _rebuild(atom, memo, loops)
-        if new is atom:
-            kept[atom] = factor
-        elif new.op is Op.CONST:
-            constant += new.arg * factor
-        else:
-            moved.append((terms_of(new), factor))
-    if not moved:
-        return _ordered_sum(constant, kept)
-    for terms, factor in moved:
-        constant += terms.constant * factor
-        for atom, amount in terms.coefficients.items():
-            kept[atom] = kept.get(atom, 0) + amount * factor
-    return sum_of(constant, kept)
+    made = {atom: _rebuild(atom, memo, loops) for atom in coefficients}
+    if any(new is not atom and new.op is not Op.CONST for atom, new in made.items()):
+        return combination(
+            ((made[atom], factor) for atom, factor in coefficients.items()), constant
+        )
+    kept = {atom: factor for atom, factor in coefficients.items() if made[atom] is atom}
+    known = sum(new.arg * coefficients[atom] for atom, new in made.items() if new is not atom)
+    return _ordered_sum(constant + known, kept)
 
 
 _OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {

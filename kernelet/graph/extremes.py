@@ -9,10 +9,11 @@ from __future__ import annotations
 from kernelet.graph.division import (
     ZERO,
     add_index,
+    combination,
     divide_index,
     index_const,
     maximum_index,
-    scale_index,
+    sum_of,
     terms_of,
 )
 from kernelet.graph.ops import Op
@@ -26,11 +27,11 @@ def extreme(index: UOp, outer: frozenset[UOp], *, greatest: bool = True) -> UOp:
     A loop whose size depends on outer loops ends where that tells.
     """
     constant, coefficients = terms_of(index)
-    total = index_const(constant)
-    for atom, factor in coefficients.items():
-        found = _extreme_atom(atom, outer, greatest is (factor > 0))
-        total = add_index(total, scale_index(found, factor))
-    return total
+    ends = (
+        (_extreme_atom(atom, outer, greatest is (factor > 0)), factor)
+        for atom, factor in coefficients.items()
+    )
+    return combination(ends, constant)
 
 
 def _extreme_atom(atom: UOp, outer: frozenset[UOp], greatest: bool) -> UOp:
@@ -63,7 +64,5 @@ def last_live(gate: UOp, variable: UOp, outer: frozenset[UOp]) -> UOp | None:
     coefficients = {atom: factor for atom, factor in found.items() if atom is not variable}
     if step <= 0 or any(variable in ranges_in(atom) for atom in coefficients):
         return None
-    total = index_const(constant - gate.src[1].arg)
-    for atom, factor in coefficients.items():
-        total = add_index(total, scale_index(atom, factor))
+    total = sum_of(constant - gate.src[1].arg, coefficients)
     return add_index(divide_index(extreme(total, outer), step), index_const(1))

@@ -19,13 +19,12 @@ from kernelet.graph.division import (
     add_index,
     and_gates,
     bounds_gate,
+    combination,
     divide_index,
     index_of,
     modulo_index,
     scale_index,
     subtract_index,
-    sum_of,
-    terms_of,
 )
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
@@ -127,18 +126,12 @@ def rows_of(node: UOp) -> tuple[UOp, int] | None:
 
 def flatten_index(indices: Sequence[UOp], factors: Shape, offset: Dim = 0) -> UOp:
     """offset + the sum of indices[i] * factors[i]."""
-    constant = offset if isinstance(offset, int) else 0
-    coefficients: dict[UOp, int] = {}
-    symbolic = ZERO if isinstance(offset, int) else index_of(offset)
+    parts = [] if isinstance(offset, int) else [(index_of(offset), 1)]
     for index, factor in zip(indices, factors, strict=True):
-        if not isinstance(factor, int):
-            symbolic = add_index(symbolic, scale_index(index, factor))
-        elif factor:
-            terms = terms_of(index)
-            constant += terms.constant * factor
-            for atom, amount in terms.coefficients.items():
-                coefficients[atom] = coefficients.get(atom, 0) + amount * factor
-    return add_index(sum_of(constant, coefficients), symbolic)
+        parts.append(
+            (index, factor) if isinstance(factor, int) else (scale_index(index, factor), 1)
+        )
+    return combination(parts, offset if isinstance(offset, int) else 0)
 
 
 def unflatten_index(flat: UOp, shape: Shape) -> tuple[UOp, ...]:

@@ -10,9 +10,15 @@ from __future__ import annotations
 import math
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, add_index, index_const, scale_index, terms_of
+from kernelet.graph.division import index_const, terms_of
 from kernelet.graph.infer import Shape
-from kernelet.graph.movement import Index, all_numbers, places_below, row_major_strides
+from kernelet.graph.movement import (
+    Index,
+    all_numbers,
+    flatten_index,
+    places_below,
+    row_major_strides,
+)
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import is_contraction, numel
@@ -89,10 +95,7 @@ def _is_one_loop(source: UOp, axis: int) -> bool:
 
 def _offset(shape: Shape, index: Index) -> dict[UOp, int]:
     """How far into a dense value of that shape an index is: the coefficient of each loop."""
-    offset = ZERO
-    for part, stride in zip(index, row_major_strides(shape), strict=True):
-        offset = add_index(offset, scale_index(part, stride))
-    return terms_of(offset).coefficients
+    return terms_of(flatten_index(index, row_major_strides(shape))).coefficients
 
 
 # ---- reductions to few results ----
