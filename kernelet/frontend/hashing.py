@@ -14,6 +14,7 @@ from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.base.helpers import ceiling_divide
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, product, show_shape
+from kernelet.graph.ops import Op
 
 # Bytes that a block takes up, and the bits after the message.
 _SPONGES = {
@@ -78,30 +79,32 @@ class Hashing(Indexing):
         blocks = (padded ^ end.cast(dtypes.uint8))._reshape((rows, count, rate))
         lanes = blocks._pad(((0, 0), (0, 0), (0, _STATE - rate))).bitcast(dtypes.uint64)
         state = self._full(0, (rows, 5, 5), dtypes.uint64)
+        turns = self._from_data(list(_rotations()), dtypes.uint64)
         for block in range(count):
             state = state ^ lanes._slice(1, block, block + 1)._reshape((rows, 5, 5))
             for constant in _round_constants():
-                state = state._keccak_round(constant).contiguous()
+                state = state._keccak_round(turns, constant).contiguous()
         digest = state._reshape((rows, _LANES)).bitcast(dtypes.uint8)
         return digest._slice(1, 0, (_STATE - rate) // 2)._reshape((*batch, (_STATE - rate) // 2))
 
-    def _keccak_round(self, constant: int) -> Self:
+    def _keccak_round(self, turns: Self, constant: int) -> Self:
         """One round of the permutation; the lanes are (rows, y, x)."""
+        rows = self.shape[0]
         columns = [self._slice(1, row, row + 1) for row in range(5)]
         parity = functools.reduce(lambda left, right: left ^ right, columns)
-        mixed = self ^ parity.roll(1, -1) ^ parity.roll(-1, -1)._turned([1])
-        # Lane (x, y) moves to (y, 2 x + 3 y).
+        mixed = self ^ parity.roll(1, -1) ^ parity.roll(-1, -1)._turned(parity._constant(1))
+        lanes = mixed._reshape((rows, _LANES))._turned(turns._broadcast_to((rows, _LANES)))
+        # Lane (x, y) moves to (y, 2 x + 3 y): of each column, one lane a row.
         order = [(x + 3 * y) % 5 + 5 * x for y in range(5) for x in range(5)]
-        turned = mixed._reshape((self.shape[0], _LANES))._turned(_rotations())
-        moved = turned[:, order]._reshape(self.shape)
+        moved = lanes[:, order]._reshape(self.shape)
         result = moved ^ (~moved.roll(-1, -1) & moved.roll(-2, -1))
         first = self._arange(_LANES)._reshape((5, 5)).eq(0)
         return result ^ first.where(self._full(constant, (), dtypes.uint64), 0)
 
-    def _turned(self, amounts: tuple[int, ...] | list[int]) -> Self:
+    def _turned(self, amounts: Self) -> Self:
         """The bits of each lane turned to the left, by amounts below 64."""
-        left = self._from_data(list(amounts), dtypes.uint64)
-        return (self << left) | (self >> ((64 - left) & 63))
+        back = amounts._alu(Op.NEG)._alu(Op.AND, amounts._constant(63))
+        return self._alu(Op.SHL, amounts)._alu(Op.OR, self._alu(Op.SHR, back))
 
     def hash(self) -> Self:
         """16 bytes that differ for tensors of different bytes: a tree of shake_128, ten to one."""
