@@ -202,6 +202,11 @@ class Draw:
         self.edges = edges
         return made
 
+    def form(self, shape: tuple[int, ...]) -> Operand:
+        """An operand of which the shape alone counts."""
+        made = self.plain(shape)
+        return Operand(made.values, made.dtype, has_gradient=False)
+
     def mask(self, shape: tuple[int, ...]) -> Operand:
         """Bools."""
         return self.tensor(shape, dtype="bool")

@@ -75,14 +75,14 @@ class Sample:
         return [each for each in results if isinstance(each, Tensor)]
 
     def _start_gradients(self, targets: list[Tensor]) -> None:
-        total: list[Tensor] = []
+        parts = []
         for value in self.found.values:
             if isinstance(value, Tensor) and value.dtype.is_float and 0 not in value.shape:
                 shape = tuple(int(dim) for dim in value.shape if isinstance(dim, int))
                 seed = Tensor(self.call.weights(shape), dtype=value.dtype)
-                parts = value.gradient(*targets, gradient=seed)
-                total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
-        self.found.gradients = total
+                parts.append((value * seed).sum())
+        if parts:
+            self.found.gradients = sum(parts[1:], parts[0]).gradient(*targets)
 
     def finish(self) -> None:
         """Read our results."""

@@ -8,8 +8,12 @@ from tools.comparisons import (
     elementwise,
     functions,
     handle,
+    indexing,
+    linalg,
     losses,
+    movement,
     reductions,
+    spatial,
 )
 
 TOPICS = {
@@ -18,6 +22,10 @@ TOPICS = {
     "elementwise": elementwise.ROWS,
     "functions": functions.ROWS,
     "activations": activations.ROWS,
+    "movement": movement.ROWS,
+    "indexing": indexing.ROWS,
+    "linalg": linalg.ROWS,
+    "spatial": spatial.ROWS,
     "reductions": reductions.ROWS,
     "losses": losses.ROWS,
 }
