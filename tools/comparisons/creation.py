@@ -235,6 +235,13 @@ def _seeded(seed: int) -> tuple[Any, ...]:
     return first == Tensor.rand(5).tolist(), first == Tensor.rand(5).tolist()
 
 
+def _state(seed: int) -> tuple[int, ...]:
+    Tensor.manual_seed(seed)
+    before = Tensor.random_state()
+    Tensor.rand(3, 4).realize()
+    return *before, Tensor.random_state()[1]
+
+
 def _facts_row(name: str, draw: Reference, facts: Reference, call: Reference) -> Row:
     return Row(name, draw, facts, None, INTEGERS, False, call=call)
 
@@ -287,5 +294,6 @@ ROWS = (
     ),
     _facts_row("random_bits", _bits_arguments, lambda k, s, n: ((n,), "uint32", True), _bits),
     Row("bernoulli", _certain, lambda x: x, None, FLOATS, False),
+    _facts_row("random_state", lambda d: (d.integer(0, 9),), lambda seed: (seed, 0, 12), _state),
     _facts_row("manual_seed", lambda d: (d.integer(0, 9),), lambda seed: (True, False), _seeded),
 )

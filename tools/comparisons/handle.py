@@ -161,6 +161,25 @@ def _training() -> tuple[object, ...]:
             return inside, Tensor.training
 
 
+def _known(draw: Draw) -> tuple[Operand]:
+    """A tensor of a type that numpy has."""
+    return (draw.plain(dtype="float32" if draw.dtype == "bfloat16" else draw.dtype),)
+
+
+def _device(x: Tensor) -> tuple[int, int]:
+    return x.realize().__dlpack_device__()
+
+
+def _has_namespace(x: Tensor) -> bool:
+    return bool(x.__array_namespace__().asarray(x).shape == x.shape)
+
+
+def _shard_like(x: Tensor) -> tuple[object, ...]:
+    where = ("PYTHON:1", "PYTHON:2")
+    found = x.to("PYTHON:0").shard_like(Tensor.zeros(4, device="PYTHON:0").shard(where))
+    return found.device == where, found.numpy().tolist() == x.numpy().tolist()
+
+
 def _pairs(draw: Draw) -> tuple[Operand]:
     return (draw.plain(draw.pick((2,), (4, 3))),)
 
@@ -210,6 +229,13 @@ ROWS = (
     Row("requires_grad_", _plain, lambda x: (True, True), None, FLOATS, False, call=_required),
     Row("gradient", _plain, lambda x: 2 * x, None, FLOATS, False, call=_slope),
     Row("backward", _plain, lambda x: 2 * x + 3, None, FLOATS, False, call=_backward),
+    _fact("from_numpy", lambda x: x, _known, lambda x: Tensor.from_numpy(x.numpy())),
+    _fact("from_dlpack", lambda x: x, _known, Tensor.from_dlpack),
+    _fact("__dlpack__", _true, _known, lambda x: np.from_dlpack(x).tolist() == x.tolist()),
+    _fact("__dlpack_device__", lambda x: (1, 0), _plain, lambda x: tuple(map(int, _device(x)))),
+    _fact("__buffer__", _true, _known, lambda x: x.data() == x.realize().numpy().tobytes()),
+    _fact("__array_namespace__", _true, _plain, _has_namespace),
+    _fact("shard_like", lambda x: (True, True), _pairs, _shard_like),
     Row("keccak", _texts, _hashed, None, ("uint8",), False),
     Row("hash", lambda draw: (draw.plain((4,)),), _hash, None, INTEGERS, False),
     Row("pack_bits", _packable, _packed, None, INTEGERS, False),

@@ -184,7 +184,8 @@ def _resize_by_torch(x: Value, sizes: Sizes, mode: str, aligned: bool) -> Value:
 ROWS = (
     Row("conv1d", _convolution(1), _convolved, dtypes=NUMBERS),
     Row("conv2d", _convolution(2), _convolved, dtypes=NUMBERS),
-    Row("conv_transpose2d", _transposed, _spread, dtypes=NUMBERS),
+    # Between the elements there are zeros, which make NaN of an infinite weight.
+    Row("conv_transpose2d", _transposed, _spread, dtypes=NUMBERS, edges=False),
     Row("avg_pool2d", _pooled, _mean_pool, dtypes=FLOATS),
     Row("max_pool2d", _pooled, _max_pool, dtypes=NUMBERS, gradient_edges=False),
     Row("adaptive_avg_pool2d", _adaptive, _adapted(np.mean), dtypes=FLOATS),
