@@ -18,7 +18,7 @@ from kernelet.base.helpers import argsort
 from kernelet.graph.movement import product_of, subtract_dims
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
-from kernelet.graph.walk import split_view
+from kernelet.graph.walk import reachable, split_view
 
 Gradients = Sequence[UOp | None]
 Rule = Callable[[UOp, UOp], Gradients]
@@ -220,11 +220,34 @@ def _reduce(node: UOp, gradient: UOp) -> Gradients:
 
 def _of_maximum(node: UOp, gradient: UOp) -> Gradients:
     """All elements that equal the maximum share the gradient evenly."""
-    source = node.src[0]
-    differs = source.not_equal(_moved(Op.EXPAND, node, source.shape))
+    # Elements that are computed again may be rounded otherwise than the maximum that was stored, and
+    # none would equal it: both are read from one memory, or computed again in one schedule.
+    keep = Op.CONTIGUOUS if _sums_again(node.src[0]) else Op.DETACH
+    source = UOp(keep, node.dtype, node.src, None if keep is Op.CONTIGUOUS else "again")
+    again = node.replace(src=(source,))
+    differs = source.not_equal(_moved(Op.EXPAND, again, source.shape))
     count = _sum(differs.where(source.const_like(0), source.const_like(1)), node.arg.axes)
     share = _moved(Op.EXPAND, gradient * count.alu(Op.RECIPROCAL), source.shape)
     return (differs.where(0, share),)
+
+
+def _sums_again(root: UOp) -> bool:
+    """Whether computing a value again adds up rows again, in an order that may be another one.
+
+    The sums of matrix products and convolutions are too dear for that: they are stored.
+    """
+    below = ELEMENTWISE | MOVEMENT | {Op.DETACH, Op.FUNCTION, Op.REDUCE}
+    for node in reachable([root], lambda node: node.src if node.op in below else ()):
+        if node.op is Op.REDUCE and node.arg.op is not Op.MAX:
+            factors = node.src[0].src if node.src[0].op is Op.MUL else ()
+            if not factors or not all(_is_repeated(factor) for factor in factors):
+                return True
+    return False
+
+
+def _is_repeated(factor: UOp) -> bool:
+    """Whether a factor is found in many rows, as those of a matrix product are."""
+    return any(step.op is Op.EXPAND for step in split_view(factor)[0])
 
 
 def _of_product(node: UOp, gradient: UOp) -> Gradients:

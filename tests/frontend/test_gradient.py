@@ -4,8 +4,10 @@ import math
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import GradientError
 from kernelet.frontend.gradient import RULES, SLOPES, gradients, inverse_movement
@@ -196,3 +198,36 @@ def test_what_passes_a_limit_is_told_from_the_result(
 
 def test_a_value_that_is_no_number_passes_a_limit() -> None:
     assert slope([math.nan, -1.0, 1.0], lambda x: x.relu()) == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "LLVM"])
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: x.max(2),
+        lambda x: x.min(1),
+        lambda x: x.max(),
+        lambda x: x.unsqueeze(1).max_pool2d((2, 2)),
+        lambda x: x.logsumexp(1),
+        lambda x: x.softmax(2),
+        lambda x: x.relu(),
+        lambda x: x.maximum(0.1),
+        lambda x: x.sort(2)[0],
+        lambda x: x.median(1),
+        lambda x: x.cummax(1)[0],
+        lambda x: x.prod(2),
+    ],
+)
+def test_gradients_do_not_depend_on_what_was_realized_before(choose, device):
+    """What is chosen is computed again, in another kernel and perhaps rounded otherwise."""
+    with Context(DEV=device):
+        for seed, size in enumerate((3, 4, 5)):
+            data = np.random.default_rng(seed).normal(size=(size - 1, size, size))
+            found = []
+            for is_realized in (False, True):
+                x = Tensor(data.astype(np.float32), requires_grad=True)
+                rows = x.permute(0, 2, 1)
+                y = choose(rows * (rows.var(2, keepdim=True) + 1).rsqrt())
+                y = y.realize() if is_realized else y
+                found.append(y.square().sum().gradient(x)[0].numpy())
+            np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-4)
