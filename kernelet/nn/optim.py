@@ -150,21 +150,8 @@ class Muon(Momentum):
     def _direction(self, at: int, gradient: Tensor, value: Tensor) -> Tensor:
         velocity = super()._direction(at, gradient, value).flatten(1)
         rows, columns = known_shape(velocity.shape)
-        turned = orthogonalized(velocity, self.ns_steps, self.ns_coefficients)
+        turned = velocity.newton_schulz(self.ns_steps, self.ns_coefficients)
         return (turned * math.sqrt(max(1, rows / columns))).reshape(value.shape)
-
-
-def orthogonalized(
-    matrix: Tensor, steps: int, coefficients: tuple[float, float, float], eps: float = 1e-7
-) -> Tensor:
-    """Singular values brought near 1 by Newton-Schulz: ``x = a*x + b*(x@x.T)@x + c*(x@x.T)^2@x``."""
-    is_high = matrix.shape[0] > matrix.shape[1]
-    x = matrix.transpose() if is_high else matrix
-    x = x / (_norm(x) + eps)
-    for _ in range(steps):
-        square = x @ x.transpose()
-        x = x * coefficients[0] + (square * coefficients[1] + square @ square * coefficients[2]) @ x
-    return x.transpose() if is_high else x
 
 
 class Moments(Optimizer):
