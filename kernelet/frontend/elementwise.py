@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, Self, TypeVar
 
-from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
+from kernelet.base.dtype import EXACT_BITS, DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.primitives import (
     Primitives,
@@ -310,6 +310,20 @@ class Elementwise(Primitives):
     def isfinite(self) -> Self:
         """Whether a value is a number that is not infinite."""
         return (self.isnan() | self.isinf()).logical_not()
+
+    def nan_to_num(
+        self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    ) -> Self:
+        """Numbers in place of NaN and infinities: 0 and the greatest; ``np.nan_to_num(x)``."""
+        if not self.dtype.is_float:
+            return self
+        digits = EXACT_BITS[self.dtype.name]
+        bias = (1 << (self.dtype.itemsize * 8 - digits - 1)) - 1
+        greatest = (2 - 2.0 ** (1 - digits)) * 2.0**bias
+        high = greatest if posinf is None else posinf
+        low = -greatest if neginf is None else neginf
+        bounded = self.eq(math.inf).where(high, self.eq(-math.inf).where(low, self))
+        return self.isnan().where(nan, bounded)
 
     def isclose(
         self, other: Self, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False

@@ -207,9 +207,16 @@ class Reduction(Movement, Functions):
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> tuple[Self, Self]:
         """The variance and the mean."""
-        variance, mean = self._moments(axis, keepdim, correction, **names)
-        kind = self._floating().dtype
-        return variance.cast(kind), mean.cast(kind)
+        unbiased = names.get("unbiased")
+        correction = correction if unbiased is None else int(unbiased)
+        axes = self.axes(either(axis, names.get("dim")))
+        wide, kind = self._widened(), self._floating().dtype
+        mean = wide.mean(axes, True)
+        count = self._count(axes)
+        freedom = max(count - correction, 0) if isinstance(count, int) else count - correction
+        total = (wide - mean).square()._fold(Op.ADD, axes, keepdim)
+        variance = total / self._number(freedom, wide.dtype)
+        return variance.cast(kind), (mean if keepdim else mean.squeeze(axes)).cast(kind)
 
     def std(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
@@ -221,24 +228,9 @@ class Reduction(Movement, Functions):
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
-        variance, mean = self._moments(axis, keepdim, correction, **names)
+        variance, mean = self._widened().var_mean(axis, keepdim, correction, **names)
         kind = self._floating().dtype
         return variance._flat_sqrt().cast(kind), mean.cast(kind)
-
-    def _moments(
-        self, axis: Axes, keepdim: bool, correction: int, **names: Unpack[Names]
-    ) -> tuple[Self, Self]:
-        unbiased = names.get("unbiased")
-        correction = correction if unbiased is None else int(unbiased)
-        axes = self.axes(either(axis, names.get("dim")))
-        wide = self._widened()
-        mean = wide.mean(axes, True)
-        away = wide - mean
-        count = self._count(axes)
-        freedom = max(count - correction, 0) if isinstance(count, int) else count - correction
-        divisor = self._number(freedom, wide.dtype)
-        variance = (away * away)._fold(Op.ADD, axes, keepdim) / divisor
-        return variance, mean if keepdim else mean.squeeze(axes)
 
     def _flat_sqrt(self) -> Self:
         """The square root, with gradient 0 instead of infinity at 0."""
@@ -265,15 +257,13 @@ class Reduction(Movement, Functions):
         if not isinstance(p, int | float):
             raise ArgumentError(f"norm: p={p!r} is not known. Use a number or 'fro'.")
         size = wide.abs()
-        if p == math.inf:
-            return size.max(axes, keepdim).cast(kind)
-        if p == -math.inf:
-            return size.min(axes, keepdim).cast(kind)
-        if p == 0:
-            return wide.ne(0).sum(axes, keepdim).cast(kind)
-        if p == 1:
-            return size._fold(Op.ADD, axes, keepdim).cast(kind)
-        return ((size**p)._fold(Op.ADD, axes, keepdim) ** (1 / p)).cast(kind)
+        if math.isinf(p):
+            found = (size.max if p > 0 else size.min)(axes, keepdim)
+        elif p == 0:
+            found = wide.ne(0).sum(axes, keepdim)
+        else:
+            found = (size**p)._fold(Op.ADD, axes, keepdim) ** (1 / p)
+        return found.cast(kind)
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its norm along `dim`, or by `eps` where that is less."""

@@ -227,3 +227,11 @@ def test_the_distance_from_zero_of_zero_is_positive() -> None:
 def test_limits_have_the_names_of_numpy_and_others() -> None:
     x = Tensor([-2.0, 0.5, 2.0])
     assert x.clip(min=-1, max=1).tolist() == x.clip(min_=-1, max_=1).tolist() == [-1.0, 0.5, 1.0]
+
+
+def test_numbers_take_the_place_of_nan_and_infinities() -> None:
+    x = np.array([nan, inf, -inf, 1.5], np.float32)
+    same(Tensor(x).nan_to_num(), np.nan_to_num(x))
+    assert Tensor(x).nan_to_num(7.0, 8.0, -9.0).tolist() == [7.0, 8.0, -9.0, 1.5]
+    assert Tensor(x, dtype="float16").nan_to_num().tolist() == [0.0, 65504.0, -65504.0, 1.5]
+    assert Tensor([1, 2]).nan_to_num().tolist() == [1, 2]

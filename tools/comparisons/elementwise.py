@@ -120,6 +120,14 @@ def _clamped(x: Value, low: Value, high: Value) -> Value:
     return x if high is None else np.minimum(x, high)
 
 
+def _with_fillers(draw: Draw) -> tuple[Any, ...]:
+    return (draw.tensor(), *draw.pick((), (1.5,), (2.0, 3.0, -4.0)))
+
+
+def _filled(x: Value, nan: float = 0.0, high: Value = None, low: Value = None) -> Value:
+    return np.nan_to_num(x, nan=nan, posinf=high, neginf=low)
+
+
 def _near(draw: Draw) -> tuple[Any, ...]:
     first, second = tensors(draw)
     equal = Operand(np.broadcast_to(first.values, first.shape).copy(), first.dtype)
@@ -168,6 +176,7 @@ COMPARISONS = (
     *named({"eq": np.equal, "ne": np.not_equal}, COMPARED),
     Row("__eq__", with_number, np.equal, "eq"),
     Row("__ne__", with_number, np.not_equal, "ne"),
+    Row("nan_to_num", _with_fillers, _filled, dtypes=FLOATS),
     Row("isclose", _near, np.isclose),
     Row("allclose", _near, np.allclose),
     *named({"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}, ANY),
