@@ -11,6 +11,8 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Union
 
@@ -201,6 +203,8 @@ def node_of(data: object, device: DeviceLike, dtype: DType | None) -> UOp:
             node = UOp(Op.COPY, node.dtype, (node,), device_name(device))
         return node if dtype is None else node.cast(dtype)
     name = device_name(device)
+    if isinstance(data, PathLike):
+        data = Path(data).read_bytes()
     if isinstance(data, bytes | bytearray | memoryview):
         raw = bytes(data)
         kind = dtype or dtypes.uint8

@@ -1,5 +1,7 @@
 """Python values and arrays become bytes and come back."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,15 @@ def test_bytes_become_elements() -> None:
     assert Tensor(b"\x01\x02").tolist() == [1, 2]
     assert Tensor(b"\x01\x00\x02\x00", dtype="int16").tolist() == [1, 2]
     assert Tensor(memoryview(b"\x05")).dtype is dtypes.uint8
+
+
+def test_a_path_becomes_the_bytes_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "elements"
+    path.write_bytes(b"\x01\x00\x02\x00")
+    assert Tensor(path).tolist() == [1, 0, 2, 0]
+    assert Tensor(path, dtype="int16").tolist() == [1, 2]
+    with pytest.raises(FileNotFoundError):
+        Tensor(tmp_path / "missing")
 
 
 def test_tensors_and_nothing_become_tensors() -> None:
