@@ -1,7 +1,8 @@
 """Compare every method of a tensor with torch or numpy: `python -m tools.comparison [METHOD...]`.
 
 In:  the tables of `tools/comparisons/`; `--samples 100`, `--seed 0`, `--write docs/methods.md`.
-Out: a line a method; exit status 1 when a result differs, or a method has no row.
+Out: a line a method, also in the table of the document that `--write` names; exit status 1 when a
+     result differs, or a method has no row.
 
 The methods are found by looking at the class: its functions, properties and operators. Two names of
 one function are one method.
@@ -22,7 +23,7 @@ from tools.comparisons.draws import EVERY, FLOATS, SETS
 from tools.comparisons.row import Row, torch
 from tools.comparisons.sample import Sample
 from tools.comparisons.tables import ROWS
-from tools.documents import with_section
+from tools.documents import section, with_section
 
 _AT_ONCE = 200
 # How Python itself deals with objects.
@@ -127,11 +128,12 @@ def _compute(samples: Sequence[Sample]) -> None:
         sample.finish()
 
 
-def table(found: Sequence[Comparison]) -> str:
-    """The comparisons as a markdown table."""
+def table(before: str, lines: Sequence[str]) -> str:
+    """The table with new lines in place of those of the same methods."""
+    kept = {line.split(" | ")[0]: line for line in before.splitlines() if line.startswith("| `")}
+    kept |= {line.split(" | ")[0]: line for line in lines}
     head = ("| method | compared with | samples | types | gradients | result |",)
-    lines = sorted(each.line() for each in found)
-    return "\n".join([*head, "| --- | --- | --- | --- | --- | --- |", *lines])
+    return "\n".join([*head, "| --- | --- | --- | --- | --- | --- |", *sorted(kept.values())])
 
 
 def main() -> int:
@@ -159,7 +161,8 @@ def main() -> int:
         print(f"No method without a comparison: {', '.join(missing())} have no row.")
     if options.write is not None:
         text = options.write.read_text()
-        options.write.write_text(with_section(text, "methods", table(found)))
+        lines = table(section(text, "methods"), [each.line() for each in found])
+        options.write.write_text(with_section(text, "methods", lines))
     wrong = sum(len(each.differences) for each in found)
     print(f"comparison: {len(found)} methods, {wrong} differences, {len(missing())} without a row")
     return 1 if wrong or (missing() and not options.methods) else 0

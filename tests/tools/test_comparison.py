@@ -43,6 +43,12 @@ def test_a_wrong_value_and_a_wrong_gradient_are_told() -> None:
     assert "exp(float64 (2, 3)" in found[0].differences[0]
 
 
+def test_a_table_keeps_the_lines_of_other_methods() -> None:
+    before = comparison.table("", ["| `exp` | torch | 3 |", "| `abs` | torch | 3 |"])
+    after = comparison.table(before, ["| `exp` | torch | 100 |"])
+    assert after.splitlines()[2:] == ["| `abs` | torch | 3 |", "| `exp` | torch | 100 |"]
+
+
 def test_a_name_stands_for_all_names_of_a_method() -> None:
     assert comparison.names_of("subtract") == ["subtract", "sub", "__sub__"]
     assert Tensor.subtract is Tensor.sub
