@@ -13,98 +13,57 @@ from __future__ import annotations
 
 import math
 
-from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes, round_float
+from kernelet.base.dtype import dtypes, round_float
 from kernelet.base.target import Target
+from kernelet.graph.algebra import BITS, BOOLEAN, FALSE, ZERO
 from kernelet.graph.fold import is_power_of_two
 from kernelet.graph.ops import Op
-from kernelet.graph.pattern import INTEGERS, UPat, rule
+from kernelet.graph.pattern import INTEGERS, NUMBERS, UPat, equation, rule, variables
 from kernelet.graph.rewrite import RuleSet, graph_rewrite
 from kernelet.graph.uop import UOp
 from kernelet.lower import transcendental
 
 LOG2_E = math.log2(math.e)
+WIDE = (dtypes.float32, dtypes.float64)
 UNSIGNED = tuple(dtype for dtype in INTEGERS if dtype.is_unsigned)
+SIGNED = tuple(dtype for dtype in INTEGERS if not dtype.is_unsigned)
 
+x, y, z = variables("x", "y", "z")
 
-# ---- truth values ----
+# ---- for every target ----
 
-
-@rule(UPat((Op.ADD, Op.MAX, Op.MUL, Op.SUB, Op.CMPNE, Op.IDIV), dtypes.bool, name="node"))
-def arithmetic_on_truth_values_is_logic(node: UOp) -> UOp | None:
-    """x + y, max(x, y) -> x | y;  x * y, x // y -> x & y;  x - y, x != y -> x ^ y"""
-    x, y = node.src
-    if not x.dtype.is_bool:
-        return None
-    return x.alu(_LOGIC[node.op], y)
-
-
-_LOGIC = {
-    Op.ADD: Op.OR,
-    Op.MAX: Op.OR,
-    Op.MUL: Op.AND,
-    Op.IDIV: Op.AND,
-    Op.SUB: Op.XOR,
-    Op.CMPNE: Op.XOR,
-}
-
-
-@rule(UPat(Op.CMPLT, src=(UPat(dtype=dtypes.bool, name="x"), UPat(name="y"))))
-def less_of_truth_values_is_logic(x: UOp, y: UOp) -> UOp:
-    """x < y -> (x ^ true) & y"""
-    return (x ^ True) & y
-
-
-@rule(UPat(Op.MOD, dtypes.bool, name="node"))
-def modulo_of_truth_values_is_false(node: UOp) -> UOp:
-    """x % y -> false"""
-    return node.const_like(False)
-
-
-@rule(UPat(Op.NEG, dtypes.bool, src=(UPat(name="x"),)))
-def negative_truth_value_is_itself(x: UOp) -> UOp:
-    """-x -> x"""
-    return x
+PLAIN_FORMS = RuleSet(
+    "plain forms",
+    equation(x + y, x | y, dtypes=BOOLEAN),
+    equation(x.maximum(y), x | y, dtypes=BOOLEAN),
+    equation(x * y, x & y, dtypes=BOOLEAN),
+    equation(x // y, x & y, dtypes=BOOLEAN),
+    equation(x.alu(Op.SUB, y), x ^ y, dtypes=BOOLEAN),
+    equation(x.not_equal(y), x ^ y, dtypes=BOOLEAN),
+    equation(x < y, (x ^ True) & y, dtypes=BOOLEAN),
+    equation(x % y, FALSE, dtypes=BOOLEAN),
+    equation(-x, x, dtypes=BOOLEAN),
+    equation(x.alu(Op.TRUNC), x, dtypes=INTEGERS),
+    equation(x // 0, ZERO, dtypes=INTEGERS),
+    equation(x // 1, x, dtypes=INTEGERS),
+    equation(x // -1, -x, dtypes=SIGNED),
+    equation(x % 0, ZERO, dtypes=INTEGERS),
+    equation(x % 1, ZERO, dtypes=INTEGERS),
+    equation(x % -1, ZERO, dtypes=SIGNED),
+    equation(x.alu(Op.MULACC, y, z), x * y + z, dtypes=BITS),
+)
 
 
 # ---- whole numbers ----
 
 
-@rule(UPat(Op.TRUNC, INTEGERS, src=(UPat(name="x"),)))
-def truncated_integer_is_itself(x: UOp) -> UOp:
-    """trunc(x) -> x"""
-    return x
-
-
-@rule(UPat(Op.NEG, UNSIGNED, src=(UPat(name="x"),)))
-def negative_unsigned_is_difference(x: UOp, ctx: Target) -> UOp | None:
-    """-x -> 0 - x"""
-    return x.const_like(0).alu(Op.SUB, x) if "SUB" in ctx.operations else None
-
-
-@rule(UPat(Op.IDIV, INTEGERS, src=(UPat(name="x"), UPat.cvar("y"))))
-def division_by_power_of_two_is_shift(x: UOp, y: UOp, ctx: Target) -> UOp | None:
-    """x // 8 -> x >> 3;  x // 1 -> x;  x // 0 -> 0;  x // -1 -> -x"""
-    if "IDIV" in ctx.operations:
+@rule(UPat((Op.IDIV, Op.MOD), INTEGERS, src=(UPat(name="x"), UPat.cvar("y")), name="node"))
+def division_by_power_of_two_is_shift(node: UOp, x: UOp, y: UOp, ctx: Target) -> UOp | None:
+    """x // 8 -> x >> 3;  x % 8 -> x & 7"""
+    divisor = int(y.arg)
+    if node.op.name in ctx.operations or divisor <= 1 or divisor & (divisor - 1):
         return None
-    if y.arg == 0:
-        return x.const_like(0)
-    if y.arg == -1:
-        return x.alu(Op.NEG)
-    shift = power_of_two(y.arg)
-    if shift is None:
-        return None
-    return x >> shift if shift else x
-
-
-@rule(UPat(Op.MOD, INTEGERS, src=(UPat(name="x"), UPat.cvar("y"))))
-def modulo_of_power_of_two_is_mask(x: UOp, y: UOp, ctx: Target) -> UOp | None:
-    """x % 8 -> x & 7;  x % 1, x % 0, x % -1 -> 0"""
-    if "MOD" in ctx.operations:
-        return None
-    if y.arg in (-1, 0, 1):
-        return x.const_like(0)
-    shift = power_of_two(y.arg)
-    return None if shift is None else x & (int(y.arg) - 1)
+    return x & (divisor - 1) if node.op is Op.MOD else x >> divisor.bit_length() - 1
 
 
 @rule(UPat((Op.IDIV, Op.MOD), INTEGERS, src=(UPat(name="x"), UPat.cvar("y")), name="node"))
@@ -123,10 +82,8 @@ def bounded_dividend_is_moved_above_zero(node: UOp, x: UOp, y: UOp, ctx: Target)
 
 
 @rule(UPat(Op.IDIV, INTEGERS, src=(UPat(name="x"), UPat(name="y"))))
-def floor_division_is_corrected_truncation(x: UOp, y: UOp, ctx: Target) -> UOp | None:
+def floor_division_is_corrected_truncation(x: UOp, y: UOp) -> UOp:
     """x // y -> x / y, less 1 where the signs differ and there is a rest; 0 where y is 0"""
-    if "IDIV" in ctx.operations:
-        return None
     divisor = safe_divisor(x, y)
     quotient = x.alu(Op.TRUNCDIV, divisor)
     if x.bounds.min < 0 or y.bounds.min < 0:
@@ -134,22 +91,18 @@ def floor_division_is_corrected_truncation(x: UOp, y: UOp, ctx: Target) -> UOp |
         if y.bounds.min >= 0:
             quotient = quotient + sign_mask(rest)
         else:
-            less = quotient + -1
-            quotient = signs_differ(rest, divisor).where(less, quotient)
+            quotient = signs_differ(rest, divisor).where(quotient + -1, quotient)
     if divisor is y:
         return quotient
     if y.bounds.min < 0:
-        quotient = y.not_equal(-1).where(quotient, x.alu(Op.NEG))
+        quotient = y.not_equal(-1).where(quotient, -x)
     return y.not_equal(0).where(quotient, x.const_like(0))
 
 
 @rule(UPat(Op.MOD, INTEGERS, src=(UPat(name="x"), UPat(name="y"))))
-def floor_modulo_is_corrected_remainder(x: UOp, y: UOp, ctx: Target) -> UOp | None:
+def floor_modulo_is_corrected_remainder(x: UOp, y: UOp) -> UOp:
     """x % y -> x rem y, plus y where the signs differ and it is not 0; 0 where y is 0"""
-    if "MOD" in ctx.operations:
-        return None
-    divisor = safe_divisor(x, y)
-    rest = x.alu(Op.TRUNCMOD, divisor)
+    rest = x.alu(Op.TRUNCMOD, safe_divisor(x, y))
     if x.bounds.min >= 0 and y.bounds.min >= 0:
         return rest
     if y.bounds.min >= 0:
@@ -158,9 +111,9 @@ def floor_modulo_is_corrected_remainder(x: UOp, y: UOp, ctx: Target) -> UOp | No
 
 
 @rule(UPat(Op.TRUNCMOD, src=(UPat(name="x"), UPat(name="y"))))
-def remainder_is_what_division_leaves(x: UOp, y: UOp, ctx: Target) -> UOp | None:
+def remainder_is_what_division_leaves(x: UOp, y: UOp) -> UOp:
     """x rem y -> x - x / y * y"""
-    return None if "TRUNCMOD" in ctx.operations else x - x.alu(Op.TRUNCDIV, y) * y
+    return x - x.alu(Op.TRUNCDIV, y) * y
 
 
 def safe_divisor(x: UOp, y: UOp) -> UOp:
@@ -186,65 +139,48 @@ def signs_differ(rest: UOp, divisor: UOp) -> UOp:
     return ((rest ^ divisor) < zero) & rest.not_equal(zero)
 
 
-def power_of_two(value: Scalar) -> int | None:
-    """The exponent of a positive power of two; None for other numbers."""
-    number = int(value)
-    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
-
-
 # ---- floats ----
 
 
+@rule(UPat(Op.MUL, dtypes.floats, [UPat(name="x"), UPat(Op.RECIPROCAL, src=(UPat.cvar("y"),))]))
+def product_with_exact_inverse_is_product(x: UOp, y: UOp) -> UOp | None:
+    """x * (1 / 8) -> x * 0.125"""
+    if not y.arg or not math.isfinite(y.arg) or not is_power_of_two(y.arg):
+        return None
+    inverse = float(1 / y.arg)
+    return x * inverse if round_float(y.dtype.scalar, inverse) == inverse else None
+
+
 @rule(UPat(Op.MUL, dtypes.floats, [UPat(name="x"), UPat(Op.RECIPROCAL, src=(UPat(name="y"),))]))
-def product_with_reciprocal_is_quotient(x: UOp, y: UOp, ctx: Target) -> UOp | None:
-    """x * (1 / y) -> x / y, rounded once;  x * (1 / 8) -> x * 0.125"""
-    if y.op is Op.CONST and y.arg and math.isfinite(y.arg) and is_power_of_two(y.arg):
-        inverse = float(1 / y.arg)
-        if round_float(y.dtype.scalar, inverse) == inverse:
-            return x * inverse
-    return x.alu(Op.FDIV, y) if "FDIV" in ctx.operations else None
+def product_with_reciprocal_is_quotient(x: UOp, y: UOp) -> UOp:
+    """x * (1 / y) -> x / y, rounded once"""
+    return x.alu(Op.FDIV, y)
 
 
 @rule(UPat(Op.ADD, dtypes.floats, name="node"))
 def sum_with_product_is_fused(node: UOp, ctx: Target) -> UOp | None:
     """x * y + z -> mulacc(x, y, z);  z - x * y -> mulacc(-x, y, z)"""
-    if "MULACC" not in ctx.operations:
-        return None
     left, right = node.src
-    if (factor_of(left, ctx) is None) == (factor_of(right, ctx) is None):
+    if is_product(left, ctx) == is_product(right, ctx):
         return None
-    product, rest = (left, right) if factor_of(left, ctx) is not None else (right, left)
-    if product.op is Op.NEG:
-        x, y = product.src[0].src
-        x = x.const_like(-x.arg) if x.op is Op.CONST else x.alu(Op.NEG)
-    else:
-        x, y = product.src
-    return UOp(Op.MULACC, node.dtype, (x, y, rest))
+    product, rest = (left, right) if is_product(left, ctx) else (right, left)
+    if product.op is not Op.NEG:
+        return UOp(Op.MULACC, node.dtype, (*product.src, rest))
+    x, y = product.src[0].src
+    return UOp(Op.MULACC, node.dtype, (x.const_like(-x.arg) if x.op is Op.CONST else -x, y, rest))
 
 
-def factor_of(node: UOp, ctx: Target) -> UOp | None:
-    """The first factor of a product, or of a negated one, that is no quotient; else None."""
+def is_product(node: UOp, ctx: Target) -> bool:
+    """Whether a node is a product, or a negated one, and no quotient."""
     product = node.src[0] if node.op is Op.NEG else node
-    if product.op is not Op.MUL:
-        return None
-    if "FDIV" in ctx.operations and any(factor.op is Op.RECIPROCAL for factor in product.src):
-        return None
-    return product.src[0]
+    is_quotient = any(factor.op is Op.RECIPROCAL for factor in product.src)
+    return product.op is Op.MUL and not ("FDIV" in ctx.operations and is_quotient)
 
 
-@rule(UPat(Op.MULACC, name="node"))
-def fused_sum_is_taken_apart(node: UOp, ctx: Target) -> UOp | None:
+@rule(UPat(Op.MULACC, dtypes.floats, (UPat(name="x"), UPat(name="y"), UPat(name="z"))))
+def fused_sum_is_taken_apart(x: UOp, y: UOp, z: UOp) -> UOp:
     """mulacc(x, y, z) -> x * y + z"""
-    if "MULACC" in ctx.operations and node.dtype.is_float:
-        return None
-    x, y, z = node.src
     return x * y + z
-
-
-@rule(UPat(Op.ADD, src=[UPat(name="x"), UPat(Op.NEG, src=(UPat(name="y"),))]))
-def sum_with_negative_is_difference(x: UOp, y: UOp, ctx: Target) -> UOp | None:
-    """x + -y -> x - y"""
-    return x.alu(Op.SUB, y) if "SUB" in ctx.operations else None
 
 
 @rule(UPat(Op.MAX, dtypes.floats, [UPat(name="x"), UPat.cvar("y")]))
@@ -253,11 +189,9 @@ def maximum_with_number_is_selection(x: UOp, y: UOp) -> UOp | None:
     return (x < y).where(y, x) if y.arg == y.arg else None
 
 
-@rule(UPat(Op.MAX, (dtypes.float32, dtypes.float64), [UPat(name="x"), UPat(Op.NEG, name="y")]))
-def maximum_of_both_signs_has_no_sign(x: UOp, y: UOp) -> UOp | None:
+@rule(UPat(Op.MAX, WIDE, [UPat(name="x"), UPat(Op.NEG, src=(UPat(name="x"),))]))
+def maximum_of_both_signs_has_no_sign(x: UOp) -> UOp:
     """max(x, -x) -> x without its sign bit"""
-    if y.src[0] is not x:
-        return None
     scalar = dtypes.uint32 if x.dtype.scalar is dtypes.float32 else dtypes.uint64
     bits = x.bitcast(scalar.vec(x.dtype.lanes))
     return (bits & ((1 << (scalar.itemsize * 8 - 1)) - 1)).bitcast(x.dtype)
@@ -266,58 +200,24 @@ def maximum_of_both_signs_has_no_sign(x: UOp, y: UOp) -> UOp | None:
 # ---- exponential, logarithm, sine ----
 
 
-@rule(UPat(Op.EXP2, src=(UPat(Op.MUL, src=[UPat(name="x"), UPat.cvar("scale")]),)))
-def scaled_power_of_two_is_exponential(x: UOp, scale: UOp, ctx: Target) -> UOp | None:
+@rule(UPat(Op.EXP2, WIDE, (UPat(Op.MUL, src=[UPat(name="x"), UPat.cvar("scale")]),)))
+def scaled_power_of_two_is_exponential(x: UOp, scale: UOp) -> UOp | None:
     """exp2(x * log2(e)) -> a polynomial in x, which the product's rounding does not touch"""
-    if not computes_here(Op.EXP2, x.dtype, ctx) or not is_nearest(abs(scale.arg), x, LOG2_E):
+    if not is_nearest(abs(scale.arg), x, LOG2_E):
         return None
-    return transcendental.exp(x if scale.arg > 0 else x.alu(Op.NEG), ctx)
+    return transcendental.exp(x if scale.arg > 0 else -x)
 
 
-@rule(UPat(Op.SIN, src=(UPat((Op.ADD, Op.SUB, Op.MULACC), name="shifted"),)))
-def shifted_sine_is_cosine(shifted: UOp, ctx: Target) -> UOp | None:
+@rule(UPat(Op.SIN, WIDE, (UPat((Op.ADD, Op.SUB, Op.MULACC), name="shifted"),)))
+def shifted_sine_is_cosine(shifted: UOp) -> UOp | None:
     """sin(x + pi / 2), sin(pi / 2 - x) -> cosine of x, which the sum's rounding does not touch"""
-    if not computes_here(Op.SIN, shifted.dtype, ctx):
-        return None
     *parts, shift = shifted.src
     x = parts[0] * parts[1] if shifted.op is Op.MULACC else parts[0]
     if shifted.op is Op.SUB or (shifted.op is Op.ADD and x.op is Op.CONST):
         x, shift = shift, x
     if shift.op is not Op.CONST or not is_nearest(shift.arg, x, math.pi / 2):
         return None
-    return transcendental.cos(x, ctx)
-
-
-@rule(UPat((Op.EXP2, Op.LOG2, Op.SIN), (dtypes.float32, dtypes.float64), name="node"))
-def function_is_polynomial(node: UOp, ctx: Target) -> UOp | None:
-    """exp2(x), log2(x), sin(x) -> arithmetic and bits"""
-    if not computes_here(node.op, node.dtype, ctx):
-        return None
-    return _FUNCTIONS[node.op](node.src[0], ctx)
-
-
-_FUNCTIONS = {
-    Op.EXP2: transcendental.exp2,
-    Op.LOG2: transcendental.log2,
-    Op.SIN: transcendental.sin,
-}
-
-
-_NARROW = (dtypes.float16, *(dtypes.from_name(name) for name in FORMATS))
-
-
-@rule(UPat((Op.EXP2, Op.LOG2, Op.SIN), _NARROW, name="node"))
-def function_of_narrow_float_is_computed_wide(node: UOp, ctx: Target) -> UOp | None:
-    """exp2(x) -> half(exp2(float(x)))"""
-    if node.op.name in ctx.operations:
-        return None
-    wide = dtypes.float32.vec(node.dtype.lanes)
-    return node.src[0].cast(wide).alu(node.op).cast(node.dtype)
-
-
-def computes_here(op: Op, dtype: DType, ctx: Target) -> bool:
-    """Whether `op` must be written with plain operations for this target."""
-    return op.name not in ctx.operations and dtype.scalar in (dtypes.float32, dtypes.float64)
+    return transcendental.cos(x)
 
 
 def is_nearest(value: float, node: UOp, exact: float) -> bool:
@@ -326,33 +226,56 @@ def is_nearest(value: float, node: UOp, exact: float) -> bool:
     return round_float(dtype, value) == round_float(dtype, exact)
 
 
-DECOMPOSITIONS = RuleSet(
+@rule(UPat((Op.EXP2, Op.LOG2, Op.SIN), src=(UPat(name="x"),), name="node"))
+def function_is_polynomial(node: UOp, x: UOp, ctx: Target) -> UOp | None:
+    """exp2(x), log2(x), sin(x) -> arithmetic and bits;  exp2(half x) -> half(exp2(float(x)))"""
+    if node.op.name in ctx.operations:
+        return None
+    if x.dtype.scalar not in WIDE:
+        return x.cast(dtypes.float32.vec(x.dtype.lanes)).alu(node.op).cast(x.dtype)
+    return _FUNCTIONS[node.op](x)
+
+
+_FUNCTIONS = {
+    Op.EXP2: transcendental.exp2,
+    Op.LOG2: transcendental.log2,
+    Op.SIN: transcendental.sin,
+}
+
+# ---- which rules for which target ----
+
+FOR_ALL = PLAIN_FORMS + RuleSet(
     "decompose",
-    arithmetic_on_truth_values_is_logic,
-    less_of_truth_values_is_logic,
-    modulo_of_truth_values_is_false,
-    negative_truth_value_is_itself,
-    truncated_integer_is_itself,
-    negative_unsigned_is_difference,
     division_by_power_of_two_is_shift,
-    modulo_of_power_of_two_is_mask,
     bounded_dividend_is_moved_above_zero,
-    floor_division_is_corrected_truncation,
-    floor_modulo_is_corrected_remainder,
-    remainder_is_what_division_leaves,
-    product_with_reciprocal_is_quotient,
-    sum_with_product_is_fused,
-    fused_sum_is_taken_apart,
-    sum_with_negative_is_difference,
+    product_with_exact_inverse_is_product,
     maximum_with_number_is_selection,
     maximum_of_both_signs_has_no_sign,
-    scaled_power_of_two_is_exponential,
-    shifted_sine_is_cosine,
-    function_is_polynomial,
-    function_of_narrow_float_is_computed_wide,
 )
+DIFFERENCES = RuleSet(
+    "differences",
+    equation(x + -y, x.alu(Op.SUB, y), dtypes=NUMBERS),
+    equation(-x, ZERO.alu(Op.SUB, x), dtypes=UNSIGNED),
+)
+WITH_OPERATION = {
+    "FDIV": RuleSet("quotients", product_with_reciprocal_is_quotient),
+    "MULACC": RuleSet("fused sums", sum_with_product_is_fused),
+    "SUB": DIFFERENCES,
+}
+WITHOUT_OPERATION = {
+    "IDIV": RuleSet("no floor division", floor_division_is_corrected_truncation),
+    "MOD": RuleSet("no modulo", floor_modulo_is_corrected_remainder),
+    "TRUNCMOD": RuleSet("no remainder", remainder_is_what_division_leaves),
+    "MULACC": RuleSet("no fused sums", fused_sum_is_taken_apart),
+    "EXP2": RuleSet("no exp2", scaled_power_of_two_is_exponential),
+    "SIN": RuleSet("no sine", shifted_sine_is_cosine),
+}
+FUNCTIONS = RuleSet("functions", function_is_polynomial)
 
 
 def decompose(root: UOp, target: Target) -> UOp:
     """The graph with only operations that the target has."""
-    return graph_rewrite(root, DECOMPOSITIONS, target)
+    known = target.operations
+    groups = [group for name, group in WITH_OPERATION.items() if name in known]
+    groups += [group for name, group in WITHOUT_OPERATION.items() if name not in known]
+    return graph_rewrite(root, sum([*groups, FUNCTIONS], FOR_ALL), target, name="decompose")

@@ -13,12 +13,13 @@ from kernelet.graph.pattern import ANY_DTYPE, Equation, equation, variables
 from kernelet.graph.rewrite import RuleSet
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
+from kernelet.lower import decompose
 from tests.reference.evaluate import evaluate
 
 ALL_EQUATIONS = [
     rule
-    for rules in vars(algebra).values()
-    if isinstance(rules, RuleSet) and rules is not algebra.ALGEBRA
+    for rules in (*vars(algebra).values(), *vars(decompose).values())
+    if isinstance(rules, RuleSet) and rules not in (algebra.ALGEBRA, decompose.FOR_ALL)
     for rule in rules.rules
     if isinstance(rule, Equation)
 ]
