@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, sum_of, terms_of
-from kernelet.graph.infer import Shape, max_dim
+from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, UOp
@@ -46,12 +46,15 @@ class Box(NamedTuple):
         return math.prod(self.sizes)
 
 
+def loop_over(size: Dim, number: int, kind: str = "loop") -> UOp:
+    """A loop variable that counts to `size`."""
+    return UOp(Op.RANGE, dtypes.index, (index_of(size),), RangeArg(number, kind))
+
+
 def loops_over(shape: Shape, numbers: Iterable[int] = range(64)) -> Index:
     """A loop variable for each axis, 0 for axes of one element; numbered from 0 by default."""
-    return tuple(
-        ZERO if dim == 1 else UOp(Op.RANGE, dtypes.index, (index_of(dim),), RangeArg(n, "loop"))
-        for dim, n in zip(shape, numbers, strict=False)
-    )
+    pairs = zip(shape, numbers, strict=False)
+    return tuple(ZERO if dim == 1 else loop_over(dim, number) for dim, number in pairs)
 
 
 def ranges_in(index: UOp) -> frozenset[UOp]:

@@ -10,8 +10,9 @@ import math
 
 from kernelet.graph.infer import Shape, max_dim
 from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import split_view
+from kernelet.graph.walk import consumers_of, only_below, split_view
 
 LEAST_REUSE = 4  # products for each element read, from which on a sum of them is a contraction
 
@@ -39,6 +40,20 @@ def is_search(node: UOp) -> bool:
     condition = split_view(value.src[0])[1]
     read = sum(_elements_below(source) for source in value.src[1:])
     return condition.op is Op.CMPNE and numel(value.shape) >= LEAST_REUSE * read
+
+
+def absorbed_sums(root: UOp) -> dict[UOp, UOp]:
+    """Sums right below a sum, with movement ops between, each with the sum above: they are one.
+
+    sum_r pad(sum_k x[r, k])  ->  sum_{r, k} pad(x[r, k])
+    """
+    consumers = consumers_of(root)
+    found = {}
+    for node in filter(_is_sum, consumers):
+        below = only_below(node, consumers)
+        if below is not None and _is_sum(below) and scan_of(below) is None:
+            found[below] = node
+    return found
 
 
 def elements_read(node: UOp) -> int:

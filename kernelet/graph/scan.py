@@ -53,6 +53,11 @@ def identity_of(op: Op, dtype: DType) -> Scalar:
     return identity
 
 
+def identity_value(node: UOp) -> UOp:
+    """What a reduction starts from."""
+    return UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
+
+
 def scan_of(node: UOp) -> Scan | None:
     """How a reduction runs along an axis of its results."""
     if node.op is not Op.REDUCE or node.src[0].op is not Op.WHERE or len(node.arg.axes) != 1:

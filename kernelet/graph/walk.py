@@ -135,6 +135,16 @@ def consumers_of(root: UOp) -> dict[UOp, list[UOp]]:
     return found
 
 
+def only_below(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> UOp | None:
+    """What a node reads through movements that copy nothing; None where other nodes read it too."""
+    node = node.src[0]
+    while len(consumers[node]) == 1:
+        if node.op not in MOVEMENT or node.op is Op.EXPAND:
+            return node
+        node = node.src[0]
+    return None
+
+
 def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
     """The graph with `change(node, made)` in place of each node.
 

@@ -12,16 +12,26 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
+from kernelet.graph.infer import max_dim
 from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import Box, Chain, Reading, loops_over, place_value, ranges_in
-from kernelet.graph.reuse import elements_read, is_contraction, is_search
+from kernelet.graph.placement import (
+    Box,
+    Chain,
+    Reading,
+    loops_over,
+    place_value,
+    ranges_in,
+)
+from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import rebuild
+from kernelet.graph.walk import consumers_of, only_below, reachable, rebuild
 from kernelet.kernelize.normalize import is_memory
 
 SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
@@ -66,6 +76,25 @@ def is_kernel(node: UOp) -> bool:
     return node.op in (Op.CONTIGUOUS, Op.ASSIGN)
 
 
+Readings = dict[Index, Chain]
+
+
+@dataclass(slots=True)
+class _Uses:
+    """How a value is needed.
+
+    `readings` has an entry for each kernel that needs it; where a reduction is inside, with the
+    indices at which it is read and the loops around. `repeats` is how often a contraction reads each
+    element again, `reduced` whether a reduction in the same kernel reads it, `ways` are the chains
+    of movements through which it is read, as numbers.
+    """
+
+    readings: dict[UOp, Readings] = field(default_factory=dict)
+    repeats: float = 0
+    reduced: bool = False
+    ways: set[int] = field(default_factory=set)
+
+
 class _Boundaries:
     """The decision for each node, readers first."""
 
@@ -74,29 +103,22 @@ class _Boundaries:
         held = [n.device for n in self.order if n.op in (Op.PARAM, Op.COPY)]
         self.is_spread = len(set(held)) > 1
         self.kept: set[UOp] = set()
-        self.kernels: dict[UOp, dict[UOp, None]] = {}  # node -> the kernels that need it
-        self.readings: dict[UOp, dict[UOp, dict[Index, Chain]]] = {}
-        self.repeats: dict[UOp, float] = {}  # how often a contraction reads each element again
-        self.reduced: set[UOp] = set()  # what a reduction in the same kernel reads
-        # node -> the chains of movements through which it is read, as numbers
-        self.ways: dict[UOp, set[int]] = {}
+        self.uses = {node: _Uses() for node in self.order}
         self.way_numbers: dict[tuple[UOp, int], int] = {}
         self.outputs: dict[UOp, Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.ending: dict[UOp, UOp] = {}  # kernel -> the contraction that it is about
         self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
-        self.counts = itertools.count()
+        self.numbers = itertools.count(1)
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
-        self.chained: dict[
-            UOp, int
-        ] = {}  # how well a product in it may be scratch, see `_chaining`
+        # How well a product in it may be scratch, see `_chaining`.
+        self.chained: dict[UOp, int] = {}
         self.rows: set[UOp] = set()  # operands of contractions that are scratch, row by row
-        self.readers: dict[UOp, list[UOp]] = {node: [] for node in self.order}
+        self.readers = consumers_of(sink)
+        self.absorbed = absorbed_sums(sink)
         for node in self.order:
             self._measure(node)
-            for source in dict.fromkeys(node.src):
-                self.readers[source].append(node)
         for node in reversed(self.order):
             self._visit(node)
 
@@ -108,19 +130,13 @@ class _Boundaries:
             self.cost[node], self.reduces[node], self.chained[node] = 1, 0, 0
             return
         cost = sum(self.cost[source] for source in node.src)
-        if node.op in ELEMENTWISE:
-            cost += COSTS.get(node.op, 1)
-        elif node.op in (Op.CONST, Op.ARANGE, Op.VARIABLE):
-            cost = 0
+        cost += COSTS.get(node.op, 1) if node.op in ELEMENTWISE else 0
         inside = max((self.reduces[source] for source in node.src), default=0)
+        chained = max((self.chained[source] for source in node.src), default=0)
         if node.op is Op.REDUCE:
-            inside = numel(node.shape)
-            cost = 1
-        self.chained[node] = max((self.chained[source] for source in node.src), default=0)
-        if node.op is Op.REDUCE and is_contraction(node):
-            self.chained[node] = _chaining(node)
-        elif node.op is Op.REDUCE and self.chained[node]:
-            self.chained[node] = CHAINED
+            cost, inside = 1, numel(node.shape)
+            chained = _chaining(node) if is_contraction(node) else chained and CHAINED
+        self.chained[node] = chained
         self.cost[node], self.reduces[node] = min(cost, MOST_COST), inside
 
     # ---- walking from readers to what they read ----
@@ -130,80 +146,65 @@ class _Boundaries:
             return
         if is_kernel(node):
             self._open(node, node.src[-1])
-            return
-        kernels = self.kernels.get(node)
-        if not kernels:
-            return
-        if self._decide(node, kernels):
-            self.kept.add(node)
-            self._open(node, node)
-            kernels = {node: None}
-        self._pass_on(node, kernels)
+        elif self.uses[node].readings:
+            if self._decide(node, self.uses[node]):
+                self.kept.add(node)
+                self.uses[node] = _Uses()
+                self._open(node, node)
+            self._pass_on(node, self.uses[node])
 
     def _open(self, kernel: UOp, value: UOp) -> None:
         """Start a kernel that computes `value`."""
-        index = loops_over(value.shape, self.counts)
+        index = loops_over(value.shape, self.numbers)
         self.outputs[kernel] = tuple(part for part in index if part is not ZERO)
         self.fused[kernel] = []
-        if value is kernel:
-            self.kernels[value] = {}
-            self.readings[value] = {}
-            self.repeats[value] = 0
-            self.reduced.discard(value)
-            self.ways[value] = set()
-        self.kernels.setdefault(value, {})[kernel] = None
-        self.ways.setdefault(value, set()).add(self._way(kernel, -1))
-        self.readings.setdefault(value, {})[kernel] = {index: self.outputs[kernel]}
+        self.uses[value].ways.add(self._way(kernel, -1))
+        self.uses[value].readings[kernel] = {index: self.outputs[kernel]}
 
-    def _pass_on(self, node: UOp, kernels: dict[UOp, None]) -> None:
-        repeats = 0 if node in self.rows else self.repeats.get(node, 0)
-        reduced = node in self.reduced or node.op is Op.REDUCE
+    def _pass_on(self, node: UOp, uses: _Uses) -> None:
+        repeats = 0 if node in self.rows else uses.repeats
         if node.op is Op.REDUCE:
             repeats = 1 if is_contraction(node) else 0
         elif node.op is Op.EXPAND:
             repeats *= numel(node.shape) / max(numel(node.src[0].shape), 1)
-        ways = self.ways[node]
+        ways = uses.ways
         if node.op in MOVEMENT or node.op in (Op.REDUCE, Op.GATHER):
             ways = {self._way(node, way) for way in ways}
         for source in node.src:
-            self.kernels.setdefault(source, {}).update(kernels)
-            self.ways.setdefault(source, set()).update(ways)
-            self.repeats[source] = max(self.repeats.get(source, 0), repeats)
-            if reduced:
-                self.reduced.add(source)
-            if self.reduces[source]:
-                for kernel in kernels:
-                    self._pass_readings(node, source, kernel)
+            below = self.uses[source]
+            below.ways |= ways
+            below.repeats = max(below.repeats, repeats)
+            below.reduced |= uses.reduced or node.op is Op.REDUCE
+            for kernel, readings in uses.readings.items():
+                found = below.readings.setdefault(kernel, {})
+                if self.reduces[source]:
+                    self._pass_readings(node, source, readings, found)
 
     def _way(self, node: UOp, way: int) -> int:
         return self.way_numbers.setdefault((node, way), len(self.way_numbers))
 
-    def _pass_readings(self, node: UOp, source: UOp, kernel: UOp) -> None:
-        found = self.readings.setdefault(source, {}).setdefault(kernel, {})
-        for index, chain in self.readings[node][kernel].items():
+    def _pass_readings(self, node: UOp, source: UOp, readings: Readings, found: Readings) -> None:
+        for index, chain in readings.items():
             if len(found) > MOST_READINGS:
                 return
             if node.op in MOVEMENT:
-                moved, _ = movement_index(node, index)
-                found.setdefault(moved, chain)
+                index, _ = movement_index(node, index)
             elif node.op is Op.REDUCE:
-                shape, axes = source.shape, node.arg.axes
-                opened = loops_over(tuple(shape[axis] for axis in axes), self.counts)
+                axes = node.arg.axes
+                opened = loops_over(tuple(source.shape[axis] for axis in axes), self.numbers)
                 inner = dict(zip(axes, opened, strict=True))
-                moved = tuple(inner.get(axis, part) for axis, part in enumerate(index))
-                loops = tuple(part for part in opened if part is not ZERO)
-                found.setdefault(moved, (*chain, *loops))
+                index = tuple(inner.get(axis, part) for axis, part in enumerate(index))
+                chain = (*chain, *(part for part in opened if part is not ZERO))
             elif node.op is Op.GATHER and source is node.src[0]:
                 # Which element is read is known only when the kernel runs.
-                (anywhere,) = loops_over((source.shape[node.arg],), self.counts)
-                moved = (*index[: node.arg], anywhere, *index[node.arg + 1 :])
-                found.setdefault(moved, chain)
-            else:
-                found.setdefault(index, chain)
+                anywhere = loops_over((source.shape[node.arg],), self.numbers)
+                index = (*index[: node.arg], *anywhere, *index[node.arg + 1 :])
+            found.setdefault(index, chain)
 
     # ---- the decision ----
 
-    def _decide(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+    def _decide(self, node: UOp, uses: _Uses) -> bool:
+        kernels = uses.readings
         if self.is_spread and node.device is None:
             return False  # memory is on one device, a number is found on each
         if node.op is Op.REDUCE:
@@ -218,7 +219,7 @@ class _Boundaries:
             return True
         if numel(node.shape) == 1 and not self.reduces[node] and self.cost[node] < MOST_INDEX_COST:
             return False  # a number is computed once for a whole kernel
-        if len(self.ways[node]) > MOST_WAYS and self.cost[node] > 2:
+        if len(uses.ways) > MOST_WAYS and self.cost[node] > 2:
             # y + y.roll(1), many times over, would read its start at ever more places.
             return True
         if len(kernels) > 1 and self._is_shared(node):
@@ -242,7 +243,7 @@ class _Boundaries:
 
     def _is_repeated_operand(self, node: UOp) -> bool:
         """A dear operand of a contraction is computed once, not for each row of the other one."""
-        repeats = self.repeats.get(node, 0)
+        repeats = self.uses[node].repeats
         if repeats < 2 or repeats * numel(node.shape) < REPEATED_ELEMENTS:
             return False
         cost = self.cost[node] + (100 if self.reduces[node] else 0)
@@ -255,42 +256,30 @@ class _Boundaries:
         inside = self.reduces[node]
         if not inside or numel(node.shape) > inside:
             return False
+
+        def alike(value: UOp) -> list[UOp]:
+            below = value.src if value.op in ELEMENTWISE else ()
+            return [part for part in below if part.shape == node.shape and self.reduces[part]]
+
         # x.relu() is cheap: where x is needed elsewhere too, x is stored instead.
-        stack, seen = [node], {node}
-        while stack:
-            for source in set(stack.pop().src) - seen:
-                seen.add(source)
-                if source.shape == node.shape and self.reduces[source]:
-                    if self._is_read_beside(source, node):
-                        return False
-                    if source.op in ELEMENTWISE:
-                        stack.append(source)
-        return True
+        return not any(self._is_read_beside(part, node) for part in reachable(alike(node), alike))
 
     def _reads_much(self, node: UOp) -> bool:
         """Whether computing a value again reads more memory than the value itself is."""
-        found, stack, seen = set(), [node], {node}
-        while stack:
-            source = stack.pop()
-            if source.op in ELEMENTWISE or source.op in MOVEMENT:
-                stack += set(source.src) - seen
-                seen.update(source.src)
-            elif 8 * numel(source.shape) > numel(node.shape):
-                found.add(source)
-        return len(found) > 1
+        computed = ELEMENTWISE | MOVEMENT
+        below = reachable([node], lambda part: part.src if part.op in computed else ())
+        read = [part for part in below if part.op not in computed]
+        return sum(8 * numel(part.shape) > numel(node.shape) for part in read) > 1
 
     def _is_read_beside(self, source: UOp, node: UOp) -> bool:
         """Whether a value is needed for something else too than one elementwise node."""
-        stack, seen = [source], {node}
-        while stack:
-            readers = set(self.readers[stack.pop()]) - seen
-            if any(reader.op not in ELEMENTWISE for reader in readers):
-                return True
-            seen |= readers
-            stack += readers
-        return False
 
-    def _keep_reduction(self, node: UOp, kernels: dict[UOp, None]) -> bool:
+        def beside(value: UOp) -> list[UOp]:
+            return [reader for reader in self.readers[value] if reader is not node]
+
+        return any(reader.op not in ELEMENTWISE for reader in reachable(beside(source), beside))
+
+    def _keep_reduction(self, node: UOp, kernels: Collection[UOp]) -> bool:
         if scan_of(node) is not None:
             return len(kernels) > 1 or not all(self._runs(node, kernel) for kernel in kernels)
         if len(kernels) > 1:
@@ -301,11 +290,11 @@ class _Boundaries:
 
     def _fits(self, node: UOp, kernel: UOp) -> bool:
         """Whether a reduction can be computed inside a kernel without repeating work."""
-        readings = self.readings[node][kernel]
+        readings = self.uses[node].readings[kernel]
         if len(readings) > MOST_READINGS:
             return False
         outputs = self.outputs[kernel]
-        if self._is_absorbed(node):
+        if node in self.absorbed and self.absorbed[node] not in self.kept:
             return True
         limit = SCRATCH_BYTES
         if is_contraction(node) or is_search(node):
@@ -315,69 +304,63 @@ class _Boundaries:
             if self.chained[node] < (CHAINED if len(readings) == 1 else 1):
                 return False
             limit = ROW_BYTES
-        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
-        first = [variable for variable in outputs if variable in depends]
-        if not self._agrees(kernel, frozenset(first)):
+        first = self._loops_of_scratch(node, kernel, limit)
+        is_serial = not first and outputs and numel(node.src[0].shape) > SERIAL_ELEMENTS
+        if first is None or is_serial:
             return False
-        box = self._box(node, kernel, first)
-        if box.size * node.dtype.itemsize > limit or _repeats(box, node):
-            return False
-        if limit == ROW_BYTES and not _is_row(box, outputs):
-            return False
-        if not first and outputs and numel(node.src[0].shape) > SERIAL_ELEMENTS:
-            return False
-        self.fused[kernel].append(frozenset(first))
+        self.fused[kernel].append(first)
         return True
 
-    def _box(self, node: UOp, kernel: UOp, first: list[UOp]) -> Box:
-        """What is kept of a value, with the loops that it depends on outside of the others."""
+    def _loops_of_scratch(self, node: UOp, kernel: UOp, limit: int) -> frozenset[UOp] | None:
+        """The output loops around a value in scratch; None where it does not fit or is repeated."""
         outputs = self.outputs[kernel]
-        rest = [variable for variable in outputs if variable not in first]
-        readings = self.readings[node][kernel].items()
-        reads = [Reading(i, (*first, *rest, *chain[len(outputs) :])) for i, chain in readings]
-        return place_value(reads, node.shape)
+        readings = self.uses[node].readings[kernel]
+        depends = _loops_read(readings)
+        # The loops that it depends on are outside of the others.
+        first = [variable for variable in outputs if variable in depends]
+        rest = [variable for variable in outputs if variable not in depends]
+        reads = [
+            Reading(index, (*first, *rest, *chain[len(outputs) :]))
+            for index, chain in readings.items()
+        ]
+        box = place_value(reads, node.shape)
+        fits = box.size * node.dtype.itemsize <= limit and not _repeats(box, node)
+        fits = fits and (limit != ROW_BYTES or _is_row(box, outputs))
+        return frozenset(first) if fits and self._agrees(kernel, frozenset(first)) else None
 
     def _is_row_of_chain(self, node: UOp, kernel: UOp) -> bool:
         """Whether rows of a contraction's operand, with a product in it, are scratch.
 
         sum_t softmax(q @ k)[i, t] * v[t, j]: a row of scores is needed by all j, for one i only.
         """
-        readings = self.readings.get(node, {}).get(kernel, {})
+        readings = self.uses[node].readings[kernel]
         if self.chained[node] < CHAINED or len(readings) != 1 or not _is_large(node):
             return False
-        ((index, chain),) = readings.items()
-        if any(part is not ZERO and part.op is not Op.RANGE for part in index):
-            return False
-        depends = frozenset(index)
-        first = [variable for variable in self.outputs[kernel] if variable in depends]
-        box = self._box(node, kernel, first)
-        fits = box.size * node.dtype.itemsize <= ROW_BYTES and not _repeats(box, node)
-        if not fits or not _is_row(box, self.outputs[kernel]):
-            return False
-        return self._agrees(kernel, frozenset(first))
+        (index,) = readings
+        plain = all(part is ZERO or part.op is Op.RANGE for part in index)
+        return plain and self._loops_of_scratch(node, kernel, ROW_BYTES) is not None
 
     def _ends(self, node: UOp, kernel: UOp) -> bool:
         """Whether a contraction is what a kernel is about: each result is read once, at its end."""
-        readings = self.readings[node][kernel]
-        depends = frozenset().union(*[ranges_in(part) for index in readings for part in index])
-        whole = depends == frozenset(self.outputs[kernel])
-        return len(readings) == 1 and whole and node not in self.reduced
+        uses = self.uses[node]
+        readings = uses.readings[kernel]
+        whole = _loops_read(readings) == frozenset(self.outputs[kernel])
+        return len(readings) == 1 and whole and not uses.reduced
 
     def _sum_below(self, node: UOp) -> UOp | None:
         """The contraction that a chain of movement ops, read nowhere else, shows a part of."""
-        node = node.src[0]
-        while node.op in MOVEMENT and node.op is not Op.EXPAND and len(self.readers[node]) == 1:
-            node = node.src[0]
-        alone = node.op is Op.REDUCE and len(self.readers[node]) == 1
-        return node if alone and is_contraction(node) else None
+        total = only_below(node, self.readers)
+        is_whole = total is not None and total.op is Op.REDUCE and is_contraction(total)
+        return total if is_whole else None
 
     def _runs(self, node: UOp, kernel: UOp) -> bool:
         """Whether the results of a kernel follow a scan, each one read where it is used up."""
         scan = scan_of(node)
-        ((index, chain), *others) = self.readings[node][kernel].items()
+        readings = self.uses[node].readings[kernel]
+        ((index, chain), *others) = readings.items()
         outputs = self.outputs[kernel]
         assert scan is not None
-        if others or chain != outputs or frozenset().union(*map(ranges_in, index)) != {*outputs}:
+        if others or chain != outputs or _loops_read(readings) != {*outputs}:
             return False
         place, last = index[scan.axis], add_index(index_of(node.shape[scan.axis]), index_const(-1))
         mirrored = subtract_index(last, place)
@@ -393,24 +376,15 @@ class _Boundaries:
         """Whether the output loops can be ordered so that every fused reduction has its own first."""
         return all(needed <= other or other <= needed for other in self.fused[kernel])
 
-    def _is_absorbed(self, node: UOp) -> bool:
-        """Whether a sum is right below another sum, so that they are one sum over more axes."""
-        if node.arg.op is not Op.ADD or scan_of(node) is not None:
-            return False
-        while True:
-            readers = self.readers[node]
-            if len(readers) != 1:
-                return False
-            (node,) = readers
-            if node.op is Op.REDUCE:
-                return node.arg.op is Op.ADD and node not in self.kept
-            if node.op not in MOVEMENT or node.op is Op.EXPAND:
-                return False
+
+def _loops_read(readings: Readings) -> frozenset[UOp]:
+    """The loops that a value depends on."""
+    return frozenset().union(*[ranges_in(part) for index in readings for part in index])
 
 
 def _repeats(box: Box, node: UOp) -> bool:
     """Whether some element would be computed more than once."""
-    loops = math.prod(max_dim_of(variable) for variable in box.place)
+    loops = math.prod(max_dim(variable.src[0]) for variable in box.place)
     return loops * box.size > numel(node.shape)
 
 
@@ -434,9 +408,3 @@ def _chaining(node: UOp) -> int:
     if terms > CHAINED_TERMS or not _is_large(node):
         return 0
     return CHAINED if numel(node.shape) >= CHAINED_GROWTH * elements_read(node) else 1
-
-
-def max_dim_of(variable: UOp) -> int:
-    """The most iterations of a loop."""
-    size = variable.src[0]
-    return size.arg if size.op is Op.CONST else int(size.bounds.max)

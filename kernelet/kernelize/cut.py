@@ -16,7 +16,7 @@ from kernelet.base.errors import DeviceError
 from kernelet.graph.infer import Dim, max_dim
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import base_of, reachable, substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
 from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
 
@@ -84,26 +84,19 @@ class Cutter:
             pieces.slot_of[node] = pieces.slot_of[node.src[0]]
             self.views[node] = self.views.get(node.src[0], node.src[0])
         elif node.op is Op.ASSIGN:
-            target = node.src[0]
-            while target.op in MOVEMENT:
-                target = target.src[0]
-            pieces.slot_of[node] = pieces.slot_of[target]
+            pieces.slot_of[node] = pieces.slot_of[base_of(node.src[0])]
 
     def _inlined(self, root: UOp) -> UOp:
         """The value of a kernel over views of the memory it reads."""
-        if root in self.views:
-            return self.views[root]
         return substitute(root, self.views)
 
     def _call(self, node: UOp) -> None:
         pieces = self.pieces
         slot = pieces.slot_of[node]
+        pieces.needs[node] = self._needed(node.src)
         if node.op is Op.COPY:
-            source = node.src[0]
-            while source.op is Op.RESHAPE:
-                source = source.src[0]
+            source = base_of(node.src[0], {Op.RESHAPE})
             pieces.calls[node] = CopyCall(slot, pieces.slot_of[source])
-            pieces.needs[node] = self._needed(node.src)
             return
         value = self._inlined(node.src[-1])
         if node.op is Op.ASSIGN:
@@ -112,27 +105,17 @@ class Cutter:
             target = slot_view(slot, node.shape, pieces.slots[slot])
         stores = pieces.stores[node] = (UOp(Op.STORE, dtypes.void, (target, value)),)
         pieces.calls[node] = numbered(stores, [slot])
-        pieces.needs[node] = self._needed(node.src)
 
     def _needed(self, roots: tuple[UOp, ...]) -> set[UOp]:
         """The stored nodes that a kernel reads; memory as it was after given writes."""
-        found: set[UOp] = set()
-        seen: set[UOp] = set()
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if node.op is Op.AFTER:
-                # The writes need the earlier state themselves.
-                found.update(node.src[1:])
-                found.add(node)
-            elif node.op is Op.PARAM or node in self.views:
-                found.add(node)
-            else:
-                stack.extend(node.src)
-        return found
+
+        def is_stored(node: UOp) -> bool:
+            return node.op in (Op.AFTER, Op.PARAM) or node in self.views
+
+        below = reachable(roots, lambda node: () if is_stored(node) else node.src)
+        found = {node for node in below if is_stored(node)}
+        # The writes need the earlier state themselves.
+        return found.union(*[node.src[1:] for node in found if node.op is Op.AFTER])
 
     def _keep_order(self) -> None:
         """Readers of memory before a write come before the write."""
@@ -166,10 +149,5 @@ def numbered(stores: Sequence[UOp], written: Sequence[int]) -> KernelCall:
 
 def reductions_of(stores: Sequence[UOp]) -> list[UOp] | None:
     """The reductions in one nest; None where elements are picked, which ends what is known."""
-    found = []
-    for node in UOp.sink(*stores).toposort():
-        if node.op is Op.REDUCE:
-            found.append(node)
-        elif node.op not in _INLINE:
-            return None
-    return found
+    nodes = [node for node in UOp.sink(*stores).toposort() if node.op not in _INLINE]
+    return None if any(node.op is not Op.REDUCE for node in nodes) else nodes

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import reachable
 from kernelet.kernelize.cut import Pieces, numbered, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
 
@@ -45,14 +46,10 @@ def _cycles(pieces: Pieces, order: Sequence[UOp]) -> Iterable[list[UOp]]:
     place = {node: at for at, node in enumerate(pieces.calls)}
     seen: set[UOp] = set()
     for root in reversed(order):
-        found, stack = [], [root]
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                found.append(node)
-                stack += needing[node]
-        yield sorted(found, key=place.__getitem__)
+        if root not in seen:
+            found = set(reachable([root], lambda node: set(needing[node]) - seen))
+            seen.update(found)
+            yield sorted(found, key=place.__getitem__)
 
 
 def _stores(pieces: Pieces, cycle: Sequence[UOp]) -> tuple[UOp, ...]:

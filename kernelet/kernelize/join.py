@@ -11,19 +11,22 @@ other in one kernel: all biases of a model.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import base_of, substitute
+from kernelet.graph.walk import base_of, reachable, substitute
 from kernelet.kernelize.boundaries import numel
 from kernelet.kernelize.cut import numbered, reductions_of
-from kernelet.kernelize.overlap import reads_in_place, reads_own_result
+from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import Call, Slot
+
+Numbers = tuple[int, ...]
 
 MOST_MEMORIES = 32  # of one kernel; more is slow to compile
 PART_ELEMENTS = 1 << 14  # an update of more elements has work for several threads
@@ -70,13 +73,13 @@ class _Group:
     members: int
     before: int
     after: int
-    parts: list[list[int]]
+    parts: list[Numbers]
     memories: set[int]
 
     @property
-    def numbers(self) -> list[int]:
+    def numbers(self) -> Numbers:
         """The calls."""
-        return [number for part in self.parts for number in part]
+        return tuple(itertools.chain(*self.parts))
 
 
 class _Joiner:
@@ -101,7 +104,7 @@ class _Joiner:
             for other in _bits(found):
                 after[other] |= 1 << number
         self.groups = [
-            _Group(1 << n, self.before[n], after[n], [[n]], set(call.slots))
+            _Group(1 << n, self.before[n], after[n], [(n,)], set(call.slots))
             for n, call in enumerate(calls)
         ]
         self.group_of = dict(enumerate(self.groups))
@@ -118,7 +121,7 @@ class _Joiner:
             for group in near.values():
                 if self._shares(group, number) and self._may_join(group, own):
                     self._join(group, own)
-                    group.parts = [sorted(group.numbers)]
+                    group.parts = [tuple(sorted(group.numbers))]
                     break
             for key in keys:
                 places.setdefault(key, []).append(self.group_of[number])
@@ -179,10 +182,7 @@ class _Joiner:
                 return False
         first, second = self.statements[early].stores, self.statements[late].stores
         pairs = itertools.chain(itertools.product(first, second), itertools.product(second, first))
-        return all(
-            reads_in_place(one.src[1], other.src[0]) or reads_own_result(one.src[1], other.src[0])
-            for one, other in pairs
-        )
+        return all(reads_in_place(one.src[1], other.src[0]) for one, other in pairs)
 
     def _may_join(self, left: _Group, right: _Group) -> bool:
         """Whether no other call must run between the two, and the kernel stays small."""
@@ -210,60 +210,48 @@ class _Joiner:
 
     def joined(self) -> list[Call]:
         """A call for each group, where the first of its members was if the others allow it."""
-        found: list[Call] = []
-        done = 0
-        waiting = {min(group.numbers): group for group in self.groups}
+        groups = {group.numbers: group for group in self.groups}
+        return [self._call(groups[numbers]) for numbers in self._in_order(groups)]
+
+    def _in_order(self, parts: Collection[Numbers]) -> Iterator[Numbers]:
+        """Each after those that must run before it, otherwise by their first calls."""
+        waiting = sorted(parts, key=min)
+        left = _mask(itertools.chain(*waiting))
         while waiting:
-            first = next(at for at, group in waiting.items() if not group.before & ~done)
-            group = waiting.pop(first)
-            found.append(self._call(group))
-            done |= group.members
-        return found
+            part = next(part for part in waiting if not self._needed(part) & left)
+            waiting.remove(part)
+            left &= ~_mask(part)
+            yield part
+
+    def _needed(self, part: Numbers) -> int:
+        return functools.reduce(int.__or__, [self.before[n] for n in part]) & ~_mask(part)
 
     def _call(self, group: _Group) -> Call:
         if len(group.numbers) == 1:
             return self.calls[group.numbers[0]]
-        order = self._in_order(group.parts)
-        parts = [UOp.sink(*self._stores(part)) for part in order]
+        parts = [UOp.sink(*self._stores(part)) for part in self._in_order(group.parts)]
         written = [base_of(store.src[0]).arg.slot for part in parts for store in part.src]
         return numbered(parts[0].src if len(parts) == 1 else parts, written)
 
-    def _stores(self, part: list[int]) -> list[UOp]:
+    def _stores(self, part: Numbers) -> list[UOp]:
         """The stores of one nest, where nothing is read that it writes before.
 
         y = f(x); z = g(y)  ->  y = f(x); z = g(f(x))  ->  z = g(f(x)), if nobody else reads y
         """
-        members = sum(1 << number for number in part)
+        members = _mask(part)
         found = []
         values: dict[UOp, UOp] = {}
         for number in part:
-            stores = [_with_values(store, values) for store in self.statements[number].stores]
-            values |= {store.src[0]: store.src[1] for store in stores}
+            sources = [store.src for store in self.statements[number].stores]
+            own = {target: substitute(value, values) for target, value in sources}
+            values |= own
+            stores = [UOp(Op.STORE, dtypes.void, pair) for pair in own.items()]
             for store, slot in zip(stores, self.calls[number].written, strict=True):
                 readers = self.users[slot] & ~(1 << number)
                 if slot in self.kept or readers & ~members or not readers:
                     found.append(store)
         alike = len({store.src[1].shape for store in found}) == 1
         return found if alike else [_without_ones(store) for store in found]
-
-    def _in_order(self, parts: list[list[int]]) -> list[list[int]]:
-        """The parts, each after those that must run before it."""
-        found = []
-        waiting = sorted(parts)
-        while waiting:
-            numbers = sum(1 << number for part in waiting for number in part)
-            for part in waiting:
-                own = sum(1 << number for number in part)
-                if not any(self.before[number] & numbers & ~own for number in part):
-                    break
-            found.append(part)
-            waiting.remove(part)
-        return found
-
-
-def _with_values(store: UOp, values: dict[UOp, UOp]) -> UOp:
-    target, value = store.src
-    return UOp(Op.STORE, dtypes.void, (target, substitute(value, values)))
 
 
 def _long(shape: Shape) -> Shape:
@@ -276,6 +264,10 @@ def _without_ones(store: UOp) -> UOp:
     return store.replace(
         src=tuple(UOp(Op.RESHAPE, part.dtype, (part,), shape) for part in store.src)
     )
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in numbers)
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -314,26 +306,13 @@ def _statement(stores: Sequence[UOp]) -> _Statement | None:
     shape = _long(stores[0].src[1].shape)
     # With a sum, what it reads is what counts: a whole operand of it.
     views = {} if sums else dict.fromkeys(store.src[0] for store in stores)
-    stack = [node.src[0] for node in sums] or [store.src[1] for store in stores]
-    seen = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        # Reshaped is the same elements in the same order.
-        whole = base_of(node, {Op.RESHAPE})
-        if whole.op in ELEMENTWISE:
-            stack += whole.src
-        elif _is_whole_view(whole):
-            views[whole] = None
+    values = [node.src[0] for node in sums] or [store.src[1] for store in stores]
+    # Reshaped is the same elements in the same order.
+    passed = ELEMENTWISE | {Op.RESHAPE}
+    for node in reachable(values, lambda node: node.src if node.op in passed else ()):
+        # A view of memory that shows no element twice.
+        if base_of(node, MOVEMENT - {Op.EXPAND}).op is Op.PARAM and node.op is not Op.RESHAPE:
+            views[node] = None
     is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
     form = (shape, *[(node.src[0].shape, node.arg.axes) for node in sums])
     return _Statement(tuple(stores), shape, form, tuple(views), is_update and not sums)
-
-
-def _is_whole_view(node: UOp) -> bool:
-    """Whether a view of memory shows no element twice."""
-    while node.op in MOVEMENT and node.op is not Op.EXPAND:
-        node = node.src[0]
-    return node.op is Op.PARAM

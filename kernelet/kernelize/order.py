@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import reachable
 from kernelet.kernelize.cut import Pieces
 
 
@@ -96,13 +97,5 @@ def lost_states(pieces: Pieces, graph: Iterable[UOp]) -> set[UOp]:
 
 
 def _needs_any(pieces: Pieces, node: UOp, wanted: list[UOp]) -> bool:
-    seen = {node}
-    stack = [node]
-    while stack:
-        for other in pieces.needs.get(stack.pop(), ()):
-            if other in wanted:
-                return True
-            if other not in seen:
-                seen.add(other)
-                stack.append(other)
-    return False
+    needed = reachable(pieces.needs[node], lambda other: pieces.needs.get(other, ()))
+    return any(other in wanted for other in needed)

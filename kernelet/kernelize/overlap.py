@@ -11,14 +11,14 @@ import itertools
 from collections.abc import Iterable
 
 from kernelet.graph.division import ZERO
-from kernelet.graph.movement import movement_index
-from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.movement import Index, movement_index
+from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import loops_over
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import rebuild
+from kernelet.graph.walk import reachable, rebuild
 from kernelet.kernelize.normalize import is_memory, storage_of
 
-MOST_PLACES = 200
+MOST_PLACES = 1000
 
 
 def separate_overlaps(sink: UOp) -> UOp:
@@ -37,29 +37,7 @@ def separate_overlaps(sink: UOp) -> UOp:
 
 
 def reads_in_place(value: UOp, target: UOp) -> bool:
-    """Whether a value reads the memory of a target only at the very elements that are written."""
-    storage = storage_of(target)
-    # A node may be read in place and elsewhere too.
-    seen: set[tuple[UOp, bool]] = set()
-    stack = [(value, True)]
-    while stack:
-        node, same_place = stack.pop()
-        if same_place and node is target:
-            continue
-        if (node, same_place) in seen:
-            continue
-        seen.add((node, same_place))
-        if is_memory(node):
-            if storage_of(node) is storage:
-                return False
-            continue
-        keeps = same_place and node.op in ELEMENTWISE
-        stack += [(source, keeps) for source in node.src]
-    return True
-
-
-def reads_own_result(value: UOp, target: UOp) -> bool:
-    """Whether each result reads of a target, also inside its reductions, its own element alone.
+    """Whether each result reads of the memory of a target, also in its sums, its own element alone.
 
     y = sum_k x[i, k];  z = sum_k (x[i, k] - y[i])**2
     """
@@ -67,27 +45,28 @@ def reads_own_result(value: UOp, target: UOp) -> bool:
     numbers = itertools.count()
     own = loops_over(value.shape, numbers)
     long = [at for at in own if at is not ZERO]
-    stack = [(value, own)]
-    seen = set(stack)
-    while stack:
-        node, index = stack.pop()
+
+    def is_own(node: UOp, index: Index) -> bool:
         # Axes of one element come and go.
-        if node is target and [at for at in index if at is not ZERO] == long:
-            continue
-        if is_memory(node) or node.op is Op.GATHER:
-            if storage in node.toposort() or storage_of(node) is storage:
-                return False
-            continue
+        return node is target and [at for at in index if at is not ZERO] == long
+
+    def below(place: tuple[UOp, Index]) -> list[tuple[UOp, Index]]:
+        node, index = place
+        if is_memory(node) or is_own(node, index):
+            return []
+        if node.op is Op.GATHER:  # which element is read is known only when the kernel runs
+            anywhere = loops_over(node.src[0].shape, numbers)
+            return [(node.src[0], anywhere), (node.src[1], index)]
         if node.op is Op.REDUCE:
             inner = loops_over(node.src[0].shape, numbers)
-            axes = node.arg.axes
-            index = tuple(inner[n] if n in axes else part for n, part in enumerate(index))
+            index = tuple(inner[n] if n in node.arg.axes else at for n, at in enumerate(index))
         elif node.op in MOVEMENT:
             index, _ = movement_index(node, index)
-        below = [(source, index) for source in node.src if (source, index) not in seen]
-        stack += below
-        seen.update(below)
-        if len(seen) > MOST_PLACES:
+        return [(source, index) for source in node.src]
+
+    for count, (node, index) in enumerate(reachable([(value, own)], below)):
+        is_read = is_memory(node) and storage_of(node) is storage
+        if count > MOST_PLACES or (is_read and not is_own(node, index)):
             return False
     return True
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 
-from kernelet.base.dtype import dtypes
-from kernelet.graph.division import index_const, terms_of
+from kernelet.graph.division import terms_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.movement import (
     Index,
@@ -20,9 +19,10 @@ from kernelet.graph.movement import (
     row_major_strides,
 )
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import ranges_in
+from kernelet.graph.placement import loop_over, ranges_in
 from kernelet.graph.reuse import is_contraction, numel
-from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from kernelet.graph.uop import ReduceArg, UOp
+from kernelet.graph.walk import reachable
 
 SPLIT_SIZE = 1 << 18  # reductions of fewer elements stay whole
 SPLIT_PARTS = 64
@@ -76,16 +76,12 @@ def _with_merged_axes(node: UOp) -> UOp:
 def _is_one_loop(source: UOp, axis: int) -> bool:
     """Whether all memory below runs through an axis and the one before as through one axis."""
     size = source.shape[axis]
-    index = tuple(
-        UOp(Op.RANGE, dtypes.index, (index_const(max(int(dim), 1)),), RangeArg(number, "loop"))
-        for number, dim in enumerate(source.shape)
-        if isinstance(dim, int)
-    )
+    index = tuple(loop_over(dim, number) for number, dim in enumerate(source.shape))
     pair = {index[axis - 1], index[axis]}
     places = places_below(source, index, _MOST_PLACES)
     for node, at, gate in places or ():
         coefficients = _offset(node.shape, at)
-        far, near = (coefficients.get(variable, 0) for variable in (index[axis - 1], index[axis]))
+        far, near = (coefficients.get(variable, 0) for variable in index[axis - 1 : axis + 1])
         atoms = [gate, *(atom for atom in coefficients if atom not in pair)]
         mixed = any(not pair.isdisjoint(ranges_in(atom)) for atom in atoms)
         if node.op is Op.GATHER or mixed or far != near * size:
@@ -142,18 +138,10 @@ def _between(source: UOp, axis: int, begin: int, end: int) -> UOp:
 
 def _has_reduction(source: UOp) -> bool:
     """Whether a value has a reduction inside that is worth no repetition for each part."""
-    seen: set[UOp] = set()
-    stack = [source]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is Op.REDUCE and numel(node.src[0].shape) > SERIAL_ELEMENTS:
-            return True
-        if node.op in ELEMENTWISE or node.op in MOVEMENT or node.op is Op.REDUCE:
-            stack.extend(node.src)
-    return False
+    passed = ELEMENTWISE | MOVEMENT | {Op.REDUCE}
+    inside = reachable([source], lambda node: node.src if node.op in passed else ())
+    reductions = (node for node in inside if node.op is Op.REDUCE)
+    return any(numel(node.src[0].shape) > SERIAL_ELEMENTS for node in reductions)
 
 
 def _pieces(node: UOp, axis: int, parts: int) -> UOp:

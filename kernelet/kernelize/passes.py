@@ -7,10 +7,10 @@ Out: a Schedule.
 from __future__ import annotations
 
 from kernelet.base.errors import InternalError
-from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.ops import Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import base_of
+from kernelet.graph.walk import apply_view, split_view
 from kernelet.kernelize.cut import Cutter
 from kernelet.kernelize.cycles import join_cycles
 from kernelet.kernelize.join import join_calls
@@ -46,11 +46,9 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
     for root in sink.src:
         if root.op is Op.ASSIGN:
             root = root.src[0]  # what was written is the target
-        base = base_of(root)
-        slot = pieces.slot_of[base]
-        kept.add(slot)
-        view = cutter.views.get(base, base)
-        results.append(_moved(root, base, view))
+        moves, base = split_view(root)
+        kept.add(pieces.slot_of[base])
+        results.append(apply_view(moves, cutter.views.get(base, base)))
     order = hold_less(pieces, order, frozenset(kept))
     calls = [pieces.calls[node] for node in order]
     written = {slot for call in calls if isinstance(call, KernelCall) for slot in call.written}
@@ -63,14 +61,3 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         tuple(results),
         frozenset(slot for slot in written if slot < cutter.given),
     )
-
-
-def _moved(root: UOp, base: UOp, view: UOp) -> UOp:
-    chain = []
-    while root is not base:
-        assert root.op in MOVEMENT
-        chain.append(root)
-        root = root.src[0]
-    for step in reversed(chain):
-        view = step.replace(src=(view,))
-    return view

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from kernelet.graph.fold import constant_value
 from kernelet.graph.infer import max_dim
+from kernelet.graph.inline import Inliner
 from kernelet.graph.movement import movement_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import loops_over, ranges_in
@@ -47,28 +48,23 @@ def search_is_gather(node: UOp) -> UOp | None:
         picks = UOp(Op.SHRINK, wanted.dtype, (wanted,), bounds)
         found = UOp(Op.GATHER, node.dtype, (values, picks), axis)
         rest = tuple(other for other in node.arg.axes if other != axis)
-        return (
-            found.replace(op=Op.REDUCE, src=(found,), arg=ReduceArg(Op.ADD, rest))
-            if rest
-            else found
-        )
+        return UOp(Op.REDUCE, node.dtype, (found,), ReduceArg(Op.ADD, rest)) if rest else found
     return None
 
 
 def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...]) -> int | None:
     """The reduced axis that `position` counts along."""
-    node, most = position, position.dtype.max
-    while node.op in MOVEMENT or (node.op is Op.CAST and node.src[0].dtype.is_integer):
-        if node.op is Op.PAD or (node.op is Op.CAST and not node.dtype.is_integer):
-            return None
-        if node.op is not Op.CAST:
-            index, _ = movement_index(node, index)
-        node = node.src[0]
-        most = min(most, node.dtype.max)
-    # Positions that wrap are found twice.
-    if node.op is not Op.ARANGE or index[0].op is not Op.RANGE or max_dim(node.arg[0]) - 1 > most:
+    passed = MOVEMENT | {Op.CAST, Op.ARANGE}
+    if any(node.op not in passed for node in position.toposort()):
         return None
-    axis: int = index[0].arg.number
+    found, most = Inliner(lambda place: None).expression(position, index), position.dtype.max
+    # Positions that wrap are found twice.
+    while found.op is Op.CAST and found.dtype.is_integer:
+        found = found.src[0]
+        most = min(most, found.dtype.max)
+    if found.op is not Op.RANGE or max_dim(found.src[0]) - 1 > most:
+        return None
+    axis: int = found.arg.number
     return axis if axis in axes else None
 
 

@@ -10,7 +10,6 @@ Out: the values that are held in scratch between the two, and the block of rows 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,13 +19,13 @@ from kernelet.base.target import Target
 from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import ranges_in
-from kernelet.graph.reuse import is_contraction, numel
+from kernelet.graph.reuse import absorbed_sums, is_contraction, numel
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, consumers_of
 from kernelet.lower.analysis import stride_of
 from kernelet.lower.loops import statements_of
 from kernelet.lower.nest import NestWriter
-from kernelet.lower.stage import Stage, absorbed_reductions, root_nest
+from kernelet.lower.stage import Stage, root_nest
 from kernelet.lower.transforms import (
     GroupLanes,
     Held,
@@ -60,7 +59,7 @@ def chain_plan(kernel: UOp, target: Target) -> Plan | None:
 
 def _inner_products(kernel: UOp) -> list[UOp]:
     """The contractions that another reduction is above of."""
-    absorbed = set(itertools.chain(*absorbed_reductions(kernel).values()))
+    absorbed = absorbed_sums(kernel)
     sums = [n for n in kernel.toposort() if n.op is Op.REDUCE and n not in absorbed]
     products = [node for node in sums if is_contraction(node)]
     return [node for node in products if any(node in other.src[0].toposort() for other in sums)]

@@ -17,16 +17,15 @@ from kernelet.graph.division import (
     ZERO,
     copies_of,
     index_const,
-    rebuild,
-    replace_ranges,
     substitute_index,
     terms_of,
 )
 from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
+from kernelet.lower.loops import with_body
+from kernelet.lower.statements import Statements
 
-Statements = list[UOp]
 INT32_LIMIT = 1 << 31
 
 
@@ -36,10 +35,7 @@ def expand_tiles(block: UOp) -> UOp:
 
 
 def _expand_all(statements: Iterable[UOp]) -> Statements:
-    found: Statements = []
-    for statement in statements:
-        found += _expand(statement)
-    return found
+    return [part for statement in statements for part in _expand(statement)]
 
 
 def _expand(statement: UOp) -> Statements:
@@ -49,12 +45,16 @@ def _expand(statement: UOp) -> Statements:
     kind = variable.arg.kind
     if kind == "unroll":
         inner = _expand_all(body)
-        steps = [{variable: index_const(step)} for step in range(variable.src[0].arg)]
-        copies = [copies_of(part, steps) for part in inner]
+        copies = [copies_of(part, _steps(variable)) for part in inner]
         return [part for step in zip(*copies, strict=True) for part in step]
     if kind == "vector":
         return [_Vectorizer(variable).statement(part) for part in body]
-    return [UOp(Op.LOOP, dtypes.void, (variable, *_expand_all(body)))]
+    return [with_body(statement, _expand_all(body))]
+
+
+def _steps(variable: UOp) -> list[dict[UOp, UOp]]:
+    """A loop variable at each iteration."""
+    return [{variable: index_const(step)} for step in range(variable.src[0].arg)]
 
 
 # ---- lanes ----
@@ -66,6 +66,7 @@ class _Vectorizer:
     def __init__(self, variable: UOp) -> None:
         self.variable = variable
         self.lanes: int = variable.src[0].arg
+        self.steps = _steps(variable)
         self.done: dict[UOp, UOp] = {}
         self.varying: set[UOp] = set()
 
@@ -114,8 +115,7 @@ class _Vectorizer:
         return UOp(Op.VECTORIZE, dtype, (value,) * self.lanes)
 
     def _at_lane(self, node: UOp, lane: int) -> UOp:
-        mapping = {self.variable: index_const(lane)}
-        return substitute_index(node, mapping)
+        return substitute_index(node, self.steps[lane])
 
     def _stride(self, offset: UOp) -> int | None:
         """How far apart neighbouring lanes are; None when that is not constant."""
@@ -150,22 +150,12 @@ class _Vectorizer:
         return left.alu(node.op, right)
 
     def _load(self, node: UOp) -> UOp:
-        address = node.src[0]
-        memory, offset = address.src
-        stride = self._stride(offset)
-        gate = self.done[node.src[1]] if len(node.src) == 2 else None
-        if stride == 1:
-            start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
-            sources = (start,) if gate is None else (start, gate)
-            return UOp(Op.LOAD, node.dtype.vec(self.lanes), sources)
-        lanes = []
-        for lane in range(self.lanes):
-            place = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, lane)))
-            parts = [place]
-            if gate is not None:
-                parts.append(replace_ranges(node.src[1], {self.variable: index_const(lane)}))
-            lanes.append(rebuild(UOp(Op.LOAD, node.dtype), tuple(parts)))
-        return UOp(Op.VECTORIZE, node.dtype.vec(self.lanes), tuple(lanes))
+        memory, offset = node.src[0].src
+        dtype = node.dtype.vec(self.lanes)
+        if self._stride(offset) != 1:
+            return UOp(Op.VECTORIZE, dtype, tuple(copies_of(node, self.steps)))
+        start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
+        return UOp(Op.LOAD, dtype, (start, *(self.done[gate] for gate in node.src[1:])))
 
     def _store(self, node: UOp) -> UOp:
         memory, offset = node.src[0].src
@@ -174,8 +164,7 @@ class _Vectorizer:
             start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
             return UOp(Op.STORE, dtypes.void, (start, value))
         stores = []
-        for lane in range(self.lanes):
-            place = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, lane)))
+        for lane, place in enumerate(copies_of(node.src[0], self.steps)):
             part = UOp(Op.EXTRACT, value.dtype.scalar, (value,), lane)
             stores.append(UOp(Op.STORE, dtypes.void, (place, part)))
         return UOp(Op.BLOCK, dtypes.void, tuple(stores))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.lower.loops import body_of, statements_of
 
 
 @dataclass(slots=True)
@@ -44,8 +45,7 @@ class _Linearizer:
             if statement.op is Op.STORE:
                 found = frozenset({statement.src[0].src[0]})
             else:
-                parts = statement.src[1:] if statement.op is Op.LOOP else statement.src
-                found = frozenset().union(*[self._written(part) for part in parts])
+                found = frozenset().union(*map(self._written, body_of(statement)))
             self.writes[statement] = found
         return found
 
@@ -59,12 +59,12 @@ class _Linearizer:
         if statement.op is Op.LOOP:
             self._loop(statement)
             return
-        stores = _stores_in(statement)
+        # The stores of a group happen at once.
+        stores = [node for node, _ in statements_of(statement)]
         for node in stores:
             for source in node.src:
                 self._emit(source)
-        for node in stores:
-            self.scopes[-1].nodes.append(node)
+        self.scopes[-1].nodes += stores
         self._forget(self._written(statement))
 
     def _loop(self, statement: UOp) -> None:
@@ -132,13 +132,6 @@ class _Linearizer:
             if memory in self.scopes[depth].written:
                 return depth
         return 0
-
-
-def _stores_in(statement: UOp) -> list[UOp]:
-    """The stores of a group, which happen at once."""
-    if statement.op is Op.STORE:
-        return [statement]
-    return [store for part in statement.src for store in _stores_in(part)]
 
 
 def linearize(block: UOp, given: Iterable[UOp] = ()) -> list[UOp]:

@@ -6,28 +6,45 @@ Out: the same with fewer loops.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, index_const, replace_ranges, terms_of
+from kernelet.graph.division import ZERO, replace_ranges, terms_of
 from kernelet.graph.infer import Dim
 from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import TILE_KINDS, Chain, ranges_in
-from kernelet.graph.uop import RangeArg, ReduceArg, UOp
+from kernelet.graph.placement import TILE_KINDS, Chain, loop_over, ranges_in
+from kernelet.graph.uop import ReduceArg, UOp
 from kernelet.graph.walk import rebuild
 
 
 def statements_of(statement: UOp, loops: Chain = ()) -> Iterator[tuple[UOp, Chain]]:
     """All stores, with the loops around them from the outermost."""
-    if statement.op is Op.LOOP:
-        for part in statement.src[1:]:
-            yield from statements_of(part, (*loops, statement.src[0]))
-    elif statement.op is Op.BLOCK:
-        for part in statement.src:
-            yield from statements_of(part, loops)
-    else:
+    if statement.op not in (Op.LOOP, Op.BLOCK):
         yield statement, loops
+        return
+    if statement.op is Op.LOOP:
+        loops = (*loops, statement.src[0])
+    for part in body_of(statement):
+        yield from statements_of(part, loops)
+
+
+def body_of(statement: UOp) -> tuple[UOp, ...]:
+    """The statements in a LOOP or a BLOCK."""
+    return statement.src[1:] if statement.op is Op.LOOP else statement.src
+
+
+def with_body(statement: UOp, body: Iterable[UOp]) -> UOp:
+    """A LOOP or a BLOCK with other statements in it."""
+    head = statement.src[: len(statement.src) - len(body_of(statement))]
+    return statement.replace(src=(*head, *body))
+
+
+def fresh_numbers(block: UOp, op: Op) -> Iterator[int]:
+    """Numbers that no RANGE, or no SCRATCH, of a program has."""
+    known = (node.arg.number for node in block.toposort() if node.op is op)
+    return itertools.count(1 + max(known, default=0))
 
 
 def merge_sum_axes(kernel: UOp, merged: Sequence[Sequence[int]]) -> UOp:
@@ -94,26 +111,19 @@ def join_loops(statement: UOp) -> UOp:
 
     for c in 64: for t in 9: acc += w[c * 9 + t]  ->  for k in 576: acc += w[k]
     """
-    if statement.op is Op.BLOCK:
-        return statement.replace(src=tuple(join_loops(part) for part in statement.src))
-    if statement.op is not Op.LOOP:
+    if statement.op not in (Op.LOOP, Op.BLOCK):
         return statement
-    variable, *body = statement.src
-    body = [join_loops(part) for part in body]
-    if variable.arg.kind not in TILE_KINDS and len(body) == 1 and body[0].op is Op.LOOP:
-        inner, *parts = body[0].src
-        if inner.arg.kind not in TILE_KINDS and _run_as_one(variable, inner, parts):
-            size = index_const(variable.src[0].arg * inner.src[0].arg)
-            joined = UOp(
-                Op.RANGE, dtypes.index, (size,), RangeArg(inner.arg.number, variable.arg.kind)
-            )
-            mapping = {variable: ZERO, inner: joined}
-            return UOp(
-                Op.LOOP,
-                dtypes.void,
-                (joined, *(replace_ranges(part, mapping) for part in parts)),
-            )
-    return UOp(Op.LOOP, dtypes.void, (variable, *body))
+    body = [join_loops(part) for part in body_of(statement)]
+    if statement.op is Op.LOOP and len(body) == 1 and body[0].op is Op.LOOP:
+        outer, (inner, *parts) = statement.src[0], body[0].src
+        in_tile = {outer.arg.kind, inner.arg.kind} & TILE_KINDS
+        if not in_tile and _run_as_one(outer, inner, parts):
+            size = outer.src[0].arg * inner.src[0].arg
+            joined = loop_over(size, inner.arg.number, outer.arg.kind)
+            mapping = {outer: ZERO, inner: joined}
+            parts = [replace_ranges(part, mapping) for part in parts]
+            return UOp(Op.LOOP, dtypes.void, (joined, *parts))
+    return with_body(statement, body)
 
 
 def _run_as_one(outer: UOp, inner: UOp, body: Sequence[UOp]) -> bool:

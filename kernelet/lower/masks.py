@@ -11,29 +11,32 @@ from collections.abc import Sequence
 from kernelet.graph.division import TRUE, and_gates, gate_parts
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
+from kernelet.graph.walk import rebuild
 
 
 def without_masks(statement: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
     """where(gate, total + load * w, total)  ->  total + load * w where the load is 0 already."""
-    if statement.op in (Op.LOOP, Op.BLOCK):
-        parts = tuple(
-            part if part.op is Op.RANGE else without_masks(part, load, known)
-            for part in statement.src
-        )
-        return statement.replace(src=parts)
-    address, value = statement.src
+
+    def change(_: UOp, made: UOp) -> UOp:
+        if made.op is not Op.STORE:
+            return made
+        return made.replace(src=(made.src[0], _unmasked(made.src[1], load, known)))
+
+    return rebuild(statement, change)
+
+
+def _unmasked(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
     if value.op is Op.WHERE and value.src[1].op is Op.ADD and value.src[1].src[0] is value.src[2]:
         # where(gate, total + product, total) is total + where(gate, product, 0) in one step.
         gate, (total, product) = value.src[0], value.src[1].src
-        product, left = _ungated(product, load, known), _left_of(gate, known)
-        if _is_factor(product, load):
-            kept = total.alu(Op.ADD, product)
-            value = kept if left is TRUE else left.where(kept, total)
-    elif value.op is Op.ADD:
-        value = value.replace(src=(value.src[0], _ungated(value.src[1], load, known)))
-    else:
-        value = _ungated(value, load, known)
-    return statement if value is statement.src[1] else statement.replace(src=(address, value))
+        product = _ungated(product, load, known)
+        if not _is_factor(product, load):
+            return value
+        left, kept = _left_of(gate, known), total.alu(Op.ADD, product)
+        return kept if left is TRUE else left.where(kept, total)
+    if value.op is Op.ADD:
+        return value.replace(src=(value.src[0], _ungated(value.src[1], load, known)))
+    return _ungated(value, load, known)
 
 
 def _ungated(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:

@@ -9,6 +9,7 @@ written.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ from kernelet.graph.infer import Dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain
-from kernelet.graph.scan import identity_of
+from kernelet.graph.scan import identity_of, identity_value
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.blocking import block_sum
@@ -76,9 +77,7 @@ class NestWriter(Staging):
             self.placed.setdefault(stage.place, []).insert(0, node)
         statements = self._written_at(()) + write_root(())
         block = self.block = UOp(Op.BLOCK, dtypes.void, tuple(statements))
-        resolved = {
-            address: stage.address(index) for address, (stage, index) in self.addresses.items()
-        }
+        resolved = {read: stage.address(read.src[1:]) for read, stage in self.addresses.items()}
         # The index of a gathered element is read from scratch itself: an address in an address.
         while (settled := substitute(block, resolved)) is not block:
             block = settled
@@ -93,6 +92,15 @@ class NestWriter(Staging):
         for node in self.placed.get(chain, []):
             found += self.writers[node](chain)
         return found
+
+    def around(self, loops: Chain, tile: Chain, statements: Statements) -> Writer:
+        """The register tile of some statements in loops at which stages may be placed."""
+        inside = wrap(tile, statements)
+        return self.opened(loops, lambda _: inside)
+
+    def opened(self, loops: Chain, inside: Writer) -> Writer:
+        """What is written inside of loops at which stages may be placed."""
+        return lambda chain: self.nest(loops, chain, inside)
 
     def nest(self, loops: Chain, chain: Chain, inside: Writer) -> Statements:
         """Open loops one by one; stages placed at a loop come first in its body."""
@@ -117,7 +125,7 @@ class NestWriter(Staging):
         group = [UOp(Op.BLOCK, dtypes.void, tuple(stores))] if len(stores) > 1 else stores
         tile = tuple(variable for variable in ranges if variable.arg.kind in TILE_KINDS)
         loops = tuple(variable for variable in ranges if variable.arg.kind not in TILE_KINDS)
-        return lambda chain: self.nest(loops, chain, lambda _: wrap(tile, group))
+        return self.around(loops, tile, group)
 
     # ---- values kept in scratch ----
 
@@ -129,8 +137,7 @@ class NestWriter(Staging):
         sources = tuple(self.expression(source, index, chain, None, gate) for source in node.src)
         value = sources[0] if node in self.held else UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
-        loops, tile = stage.loops(tile=False), stage.loops(tile=True)
-        return lambda chain: self.nest(loops, chain, lambda _: wrap(tile, [statement]))
+        return self.around(stage.own, stage.tile, [statement])
 
     # ---- reductions ----
 
@@ -139,33 +146,27 @@ class NestWriter(Staging):
         if carry is not None:
             self.carried.add(stage.node)
             self.before.setdefault(carry.loop, []).extend(carry.start())
-            step = carry.step()
-            return lambda chain: self.nest(carry.own, chain, lambda _: step)
+            return self.around(stage.own, (), carry.step())
         group = self.grouped.get(stage.number)
         node = stage.node
-        own, tile = stage.loops(tile=False), stage.loops(tile=True)
-        if any(variable.arg.kind == "vector" for variable in tile):
+        if any(variable.arg.kind == "vector" for variable in stage.tile):
             # The readers' lanes run along the results already.
             group = None
         address = stage.address(stage.coordinates)
         shape = node.src[0].shape
         outer = [axis for axis in node.arg.axes if group is None or axis != group.axis]
         loops = self._open_reduction(stage, [(axis, shape[axis]) for axis in outer])
-        identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
-        start = wrap(tile, [store(address, identity)])
+        start = wrap(stage.tile, [store(address, identity_value(node))])
+        after: Statements = []
         if group is None:
-            update = self._update(stage, loops, {}, address)
-            around, after = self._loops_of(loops), []
-            inside: Writer = lambda chain: self.nest(  # noqa: E731
-                around, chain, lambda _: wrap(tile, [update])
-            )
+            update = self.update(stage, loops, {}, address)
+            inside = self.around(_loops(itertools.chain(*loops.values())), stage.tile, [update])
         else:
             lanes = _Lanes(self, stage, group, loops)
             start += lanes.start()
             after = lanes.finish()
-            around = self._loops_of(loops)
-            inside = lambda chain: self.nest(around, chain, lanes.body)  # noqa: E731
-        return lambda chain: self.nest(own, chain, lambda deeper: start + inside(deeper) + after)
+            inside = self.opened(_loops(itertools.chain(*loops.values())), lanes.body)
+        return self.opened(stage.own, lambda chain: start + inside(chain) + after)
 
     def _open_reduction(self, stage: Stage, axes: list[tuple[int, Dim]]) -> dict[UOp, Chain]:
         """Loop variables for the axes of a reduction and of those that it absorbs."""
@@ -198,9 +199,9 @@ class NestWriter(Staging):
         for k in T: acc += where(q < k, 0, x[k])  ->  for k in min(T, q + 1): ...
         """
         node = stage.node
-        if not self.plan.trimmed or self.absorbed.get(node):
+        if not self.plan.trimmed or node in self.absorbed:
             return variable
-        outer = frozenset((*stage.place, *stage.loops(tile=False), *around))
+        outer = frozenset((*stage.place, *stage.own, *around))
         size = variable.src[0]
         for gate, value in self.masks.parts(node.src[0], index):
             end = last_live(gate, variable, outer)
@@ -218,12 +219,7 @@ class NestWriter(Staging):
         }
         return tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
 
-    @staticmethod
-    def _loops_of(opened: dict[UOp, Chain]) -> Chain:
-        loops = [variable for chain in opened.values() for variable in chain]
-        return tuple(variable for variable in loops if variable.src[0].arg != 1)
-
-    def _update(
+    def update(
         self,
         stage: Stage,
         loops: dict[UOp, Chain],
@@ -233,12 +229,22 @@ class NestWriter(Staging):
     ) -> UOp:
         """The statement that combines one element of the source into the accumulator."""
         node = stage.node
-        tile = stage.loops(tile=True)
-        around = (*stage.place, *stage.loops(tile=False), *self._loops_of(loops), *tile, *inner)
+        around = (
+            *stage.place,
+            *stage.own,
+            *_loops(itertools.chain(*loops.values())),
+            *stage.tile,
+            *inner,
+        )
         index = self.source_index(stage, loops, fixed)
         absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
         value = self.expression(node.src[0], index, around, absorbed, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
+
+
+def _loops(variables: Iterable[UOp]) -> Chain:
+    """The loops of more than one iteration."""
+    return tuple(variable for variable in variables if variable.src[0].arg != 1)
 
 
 def _variable(variable: UOp) -> UOp:
@@ -252,16 +258,13 @@ class _Lanes:
     def __init__(
         self, writer: NestWriter, stage: Stage, group: GroupLanes, loops: dict[UOp, Chain]
     ) -> None:
-        self.writer = writer
-        self.stage = stage
-        self.group = group
-        width = group.unroll * group.lanes
+        self.writer, self.stage, self.group, self.loops = writer, stage, group, loops
+        width = self.width = group.unroll * group.lanes
         size = stage.node.src[0].shape[group.axis]
         assert isinstance(size, int), "a symbolic axis has no lanes"
         arg = stage.memory.arg
-        number = writer.last_number + arg.number
-        dtype = stage.node.dtype
-        self.memory = UOp(Op.SCRATCH, dtype, (), ScratchArg(number, arg.size * width))
+        arg = ScratchArg(writer.last_number + arg.number, arg.size * width)
+        self.memory = UOp(Op.SCRATCH, stage.node.dtype, (), arg)
         steps, unroll, lane = writer.open_ranges(
             (
                 Loop(group.axis, size // width, 1, "reduce"),
@@ -269,64 +272,51 @@ class _Lanes:
                 Loop(group.axis, group.lanes, 1, "vector"),
             )
         )
-        inner = tuple(v for v in (unroll, lane) if v.src[0].arg > 1)
-        self.lanes = tuple(v for v in (lane,) if v.src[0].arg > 1)
+        self.inner = _loops((unroll, lane))
+        self.lanes = _loops((lane,))
         self.lane = _variable(lane)
         self.part = add_index(scale_index(_variable(unroll), group.lanes), self.lane)
-        around = loops[stage.node]
-        position = add_index(scale_index(_variable(steps), width), self.part)
-        index = writer.source_index(stage, loops, {group.axis: position})
-        self.steps = steps = writer.trimmed(stage, index, steps, around)
-        position = add_index(scale_index(_variable(steps), width), self.part)
-        chain_inner = (steps, *inner) if steps.src[0].arg != 1 else inner
-        part = self.address(self.part)
-        self.main = writer._update(stage, loops, {group.axis: position}, part, chain_inner)
-        self.inner = inner
-        self.rest: UOp | None = None
+        self.parts = [self._added(steps, width, self.part, self.address(self.part), self.inner)]
         if size % width:
             (tail,) = writer.open_ranges((Loop(group.axis, size % width, 1, "reduce"),))
             first = index_const(size - size % width)
-            position = add_index(_variable(tail), first)
-            index = writer.source_index(stage, loops, {group.axis: position})
-            self.tail = tail = writer.trimmed(stage, index, tail, around)
-            position = add_index(_variable(tail), first)
-            address = stage.address(stage.coordinates)
-            self.rest = writer._update(stage, loops, {group.axis: position}, address, (tail,))
+            self.parts.append(self._added(tail, 1, first, stage.address(stage.coordinates), ()))
+
+    def _added(
+        self, variable: UOp, step: int, first: UOp, address: UOp, inner: Chain
+    ) -> tuple[Chain, Statements]:
+        """The loop, ended early if the rest is masked, that adds every `step`-th element."""
+        writer, stage, loops = self.writer, self.stage, self.loops
+
+        def position() -> dict[int, UOp]:
+            return {self.group.axis: add_index(scale_index(_variable(variable), step), first)}
+
+        index = writer.source_index(stage, loops, position())
+        variable = writer.trimmed(stage, index, variable, loops[stage.node])
+        around = _loops((variable,))
+        update = writer.update(stage, loops, position(), address, (*around, *inner))
+        return around, wrap((*stage.tile, *inner), [update])
 
     def address(self, offset: UOp) -> UOp:
         """One partial result of the accumulator at hand."""
         base = self.stage.address(self.stage.coordinates).src[1]
-        width = self.group.unroll * self.group.lanes
-        return UOp(
-            Op.INDEX, dtypes.index, (self.memory, add_index(scale_index(base, width), offset))
-        )
+        offset = add_index(scale_index(base, self.width), offset)
+        return UOp(Op.INDEX, dtypes.index, (self.memory, offset))
 
     def start(self) -> Statements:
         """Every partial result starts at the identity."""
-        node = self.stage.node
-        identity = UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
-        tile = self.stage.loops(tile=True)
-        return wrap((*tile, *self.inner), [store(self.address(self.part), identity)])
+        statement = store(self.address(self.part), identity_value(self.stage.node))
+        return wrap((*self.stage.tile, *self.inner), [statement])
 
     def body(self, chain: Chain) -> Statements:
         """The whole vectors, then the rest."""
-        tile = self.stage.loops(tile=True)
-        main = wrap((*tile, *self.inner), [self.main])
-        found = self.writer.nest(self._around(self.steps), chain, lambda _: main)
-        if self.rest is None:
-            return found
-        rest = wrap(tile, [self.rest])
-        return found + self.writer.nest(self._around(self.tail), chain, lambda _: rest)
-
-    @staticmethod
-    def _around(variable: UOp) -> Chain:
-        return (variable,) if variable.src[0].arg != 1 else ()
+        written = [self.writer.around(loops, (), added)(chain) for loops, added in self.parts]
+        return [statement for statements in written for statement in statements]
 
     def finish(self) -> Statements:
         """Join the partial results: vectors first, then the lanes of one vector by halves."""
-        node, group = self.stage.node, self.group
+        node, group, tile = self.stage.node, self.group, self.stage.tile
         op, dtype = node.arg.op, node.dtype
-        tile = self.stage.loops(tile=True)
         found: Statements = []
         for step in range(1, group.unroll):
             offset = add_index(self.lane, index_const(step * group.lanes))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
@@ -38,15 +38,19 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, ranges_in
-from kernelet.graph.uop import RangeArg, ScratchArg, UOp
-from kernelet.graph.walk import substitute
-from kernelet.lower.loops import statements_of
+from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, loop_over, ranges_in
+from kernelet.graph.uop import ScratchArg, UOp
+from kernelet.graph.walk import rebuild, substitute
+from kernelet.lower.loops import body_of, fresh_numbers, statements_of, with_body
 from kernelet.lower.masks import without_masks
+from kernelet.lower.statements import wrap
 from kernelet.lower.transforms import StageLoad
 
 LARGEST_COPY = 1 << 23  # bytes
 SHORT_PITCH = 64  # rows up to this many elements are read one after the other
+
+
+_DIVISIONS = {Op.IDIV: divide_index, Op.MOD: modulo_index}
 
 
 class Entangled(Exception):
@@ -57,20 +61,20 @@ class Entangled(Exception):
 class Axis:
     """One axis of a copy: `variable` counts its `size` steps from `low`.
 
-    `atoms` are the loops that count along it, each with how many steps it moves.
+    `atoms` are the loops that count along it, each with how many steps it moves; `digits` those that
+    fill it, where there are several. Of the room that these need, the first `used` steps are read.
     """
 
     variable: UOp
     low: int
     size: int
     atoms: Mapping[UOp, int]
+    digits: tuple[tuple[UOp, int], ...] = ()
+    used: int = 0
 
     def position(self) -> UOp:
         """Where the loops that read stand along the axis."""
-        total = index_const(-self.low)
-        for atom, factor in self.atoms.items():
-            total = add_index(total, scale_index(atom, factor))
-        return total
+        return add_index(index_const(-self.low), _sum(self.atoms.items()))
 
 
 def stage_loads(block: UOp, staged: Sequence[StageLoad], lanes: int) -> UOp:
@@ -114,8 +118,7 @@ def _is_argument(address: UOp, slot: int) -> bool:
 
 def stage_load(block: UOp, load: UOp, place: Chain, lanes: int) -> UOp:
     """The program with one load copied into scratch in the body of the last loop of `place`."""
-    copy = _Copy(block, load, place, lanes)
-    return copy.placed(block, place)
+    return _Copy(block, load, place, lanes).placed(block, place)
 
 
 class _Copy:
@@ -125,24 +128,22 @@ class _Copy:
         self.load = load
         self.lanes = lanes
         self.outer = frozenset(place)
-        nodes = block.toposort()
-        ranges = [node.arg.number for node in nodes if node.op is Op.RANGE]
-        scratch = [node.arg.number for node in nodes if node.op is Op.SCRATCH]
-        self.numbers = itertools.count(1 + max(ranges, default=0))
+        self.numbers = fresh_numbers(block, Op.RANGE)
         self.gate = self.known = load.src[1] if len(load.src) == 2 else TRUE
         self.memory, self.offset = load.src[0].src
-        inside = _loops_around(block, load, len(place))
+        around = (chain for part, chain in statements_of(block) if load in part.toposort())
         self.behind: dict[UOp, UOp] = {}
         self.tile: dict[UOp, int] = {}
-        inside = self._tile_as_one(inside)
-        self.axes = self._axes(inside)
-        self._split_digits()
+        self.axes = self._axes(self._tile_as_one(next(around)[len(place) :]))
+        indices = self._moved(self.offset), self._gate_over(self._moved)
+        divided = [node for index in indices for node in index.toposort() if _is_division(node)]
+        self.axes = [self._with_digits(axis, divided) for axis in self.axes]
         sizes = [axis.size for axis in self.axes]
         self.pitches = _pitches(sizes, lanes)
-        number = 1 + max(scratch, default=0)
         room = math.prod(sizes[:1]) * self.pitches[0] if sizes else 1
         if room * load.dtype.itemsize > LARGEST_COPY:
             raise Entangled
+        number = next(fresh_numbers(block, Op.SCRATCH))
         self.scratch = UOp(Op.SCRATCH, load.dtype, (), ScratchArg(number, room))
         self.reading = self._reading()
         self.fill = self._fill()
@@ -158,7 +159,7 @@ class _Copy:
             node
             for index in (self.offset, self.gate)
             for node in index.toposort()
-            if node.op in (Op.IDIV, Op.MOD) and node.src[1].op is Op.CONST
+            if _is_division(node)
         ]
         lane = next((variable for variable in inside if variable.arg.kind == "vector"), ZERO)
         terms = [(terms_of(node.src[0]).coefficients, node.src[1].arg) for node in divided]
@@ -190,40 +191,17 @@ class _Copy:
         return (*(variable for variable in inside if variable not in gone), self.joined)
 
     def _over_joined(self, index: UOp) -> UOp:
-        """An index over the joined variable."""
-        found, left = self._without_tile(index)
-        factor = left.get(next(iter(self.tile)), 0)
-        if any(left.get(atom, 0) != factor * step for atom, step in self.tile.items()):
-            raise Entangled
-        return add_index(found, scale_index(self.joined, factor))
-
-    def _without_tile(self, index: UOp) -> tuple[UOp, dict[UOp, int]]:
-        """An index with the joined variable inside of divisions, and the loops left outside.
+        """An index over the joined variable.
 
         p + (2 * p + j) // 14  ->  v // 14, v = 16 * p + j
         """
-        constant, coefficients = terms_of(index)
-        total, left = index_const(constant), dict[UOp, int]()
-        for atom, factor in coefficients.items():
-            if atom in self.tile:
-                left[atom] = left.get(atom, 0) + factor
-                continue
-            found = atom
-            if atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
-                divisor = atom.src[1].arg
-                inner, kept = self._without_tile(atom.src[0])
-                first = kept.get(next(iter(self.tile)), 0)
-                inner = add_index(inner, scale_index(self.joined, first))
-                for other, step in self.tile.items():
-                    moved, rest = divmod(first * step - kept.get(other, 0), divisor)
-                    if rest:
-                        raise Entangled
-                    if atom.op is Op.IDIV:
-                        left[other] = left.get(other, 0) - factor * moved
-                divide = divide_index if atom.op is Op.IDIV else modulo_index
-                found = divide(inner, divisor)
-            total = add_index(total, scale_index(found, factor))
-        return total, left
+        (first, factor), *others = self.tile.items()
+        rest = _sum((atom, -step) for atom, step in others)
+        place = scale_index(add_index(self.joined, rest), factor)
+        found = substitute_index(index, {first: place})
+        if any(not ranges_in(found).isdisjoint(ranges_in(atom)) for atom in self.tile):
+            raise Entangled
+        return found
 
     def _axes(self, inside: Chain) -> list[Axis]:
         forms: list[dict[UOp, int]] = []
@@ -259,7 +237,7 @@ class _Copy:
                 raise Entangled  # it may come out of scratch that is not filled yet
             if moving <= self.outer:
                 continue
-            if atom.op in (Op.IDIV, Op.MOD) and atom.src[1].op is Op.CONST:
+            if _is_division(atom):
                 self._collect(atom.src[0], forms)
             elif atom.op in (Op.RANGE, Op.MAX) and moving.isdisjoint(self.outer):
                 form[atom] = factor
@@ -283,40 +261,22 @@ class _Copy:
         return [Axis(self._range(size), low, size, atoms)]
 
     def _range(self, size: int, kind: str = "loop") -> UOp:
-        if size == 1:
-            return ZERO
-        arg = RangeArg(next(self.numbers), kind)
-        return UOp(Op.RANGE, dtypes.index, (index_const(size),), arg)
+        return ZERO if size == 1 else loop_over(size, next(self.numbers), kind)
 
-    def _split_digits(self) -> None:
+    def _with_digits(self, axis: Axis, divided: Sequence[UOp]) -> Axis:
         """An axis whose quotient and remainder are used is filled by two loops.
 
         for p in 224: q[p] = x[p // 56, p % 56]  ->  for y in 4: for x in 56: q[y * 56 + x] = x[y, x]
         """
-        self.digits: dict[UOp, list[tuple[int, UOp]]] = {}
-        offset, gate = self._moved(self.offset), self._gate_over(self._moved)
-        for axis in self.axes:
-            found: set[int] = set()
-            for node in itertools.chain(offset.toposort(), gate.toposort()):
-                if node.op in (Op.IDIV, Op.MOD) and node.src[1].op is Op.CONST:
-                    found |= _divisors(node, axis.variable)
-            steps = [1, *sorted(step for step in found if 1 < step < axis.size)]
-            if len(steps) == 1 or any(b % a for a, b in itertools.pairwise(steps)):
-                continue
-            counts = [b // a for a, b in itertools.pairwise(steps)]
-            counts.append(-(-axis.size // steps[-1]))
-            pairs = zip(steps, counts, strict=True)
-            self.digits[axis.variable] = [(step, self._range(count)) for step, count in pairs]
-        self.used = {axis.variable: axis.size for axis in self.axes}
-        self.axes = [self._whole(axis) for axis in self.axes]
-
-    def _whole(self, axis: Axis) -> Axis:
-        """The axis with room for all steps of its loops."""
-        digits = self.digits.get(axis.variable)
-        if digits is None:
+        found = set().union(*[_divisors(node, axis.variable) for node in divided])
+        steps = [1, *sorted(step for step in found if 1 < step < axis.size)]
+        if len(steps) == 1 or any(b % a for a, b in itertools.pairwise(steps)):
             return axis
-        step, last = digits[-1]
-        return Axis(axis.variable, axis.low, step * _size(last), axis.atoms)
+        counts = [b // a for a, b in itertools.pairwise(steps)]
+        counts.append(-(-axis.size // steps[-1]))
+        digits = [(self._range(count), step) for step, count in zip(steps, counts, strict=True)]
+        size = steps[-1] * counts[-1]
+        return replace(axis, size=size, digits=tuple(digits), used=axis.size)
 
     # ---- reading and filling ----
 
@@ -332,8 +292,8 @@ class _Copy:
                 total = add_index(total, scale_index(atom, factor))
             elif atom.op in (Op.IDIV, Op.MOD):
                 inner, divisor = self._moved(atom.src[0]), atom.src[1].arg
-                divide = divide_index if atom.op is Op.IDIV else modulo_index
-                total = add_index(total, scale_index(divide(inner, divisor), factor))
+                divided = _DIVISIONS[atom.op](inner, divisor)
+                total = add_index(total, scale_index(divided, factor))
             else:
                 axis = next(axis for axis in self.axes if atom in axis.atoms)
                 position = add_index(axis.variable, index_const(axis.low))
@@ -353,10 +313,8 @@ class _Copy:
         return and_gates(*[less_index(*map(change, part.src)) for part in self._conditions()])
 
     def _reading(self) -> UOp:
-        total = ZERO
-        for axis, pitch in zip(self.axes, self.pitches, strict=True):
-            total = add_index(total, scale_index(axis.position(), pitch))
-        total = substitute_index(total, self.behind)
+        positions = [axis.position() for axis in self.axes]
+        total = substitute_index(_sum(zip(positions, self.pitches, strict=True)), self.behind)
         return UOp(Op.LOAD, self.load.dtype, (self._address(total),))
 
     def _address(self, offset: UOp) -> UOp:
@@ -364,67 +322,59 @@ class _Copy:
 
     def _fill(self) -> UOp:
         """The loops that copy: those of the layout, the source's lanes innermost."""
-        split = {
-            variable: _sum((v, step) for step, v in digits)
-            for variable, digits in self.digits.items()
-        }
+        split = {axis.variable: _sum(axis.digits) for axis in self.axes if axis.digits}
         offset, gate = self._moved(self.offset), self._gate_over(self._moved)
         target = _sum(
             (axis.variable, pitch) for axis, pitch in zip(self.axes, self.pitches, strict=True)
         )
         address = UOp(Op.INDEX, dtypes.index, (self.memory, offset))
         inside = and_gates(gate, *self._overhang(offset))
-        source = _load(self.load, address, inside)
+        source = self.load.replace(src=(address,) if inside is TRUE else (address, inside))
         statement = UOp(Op.STORE, dtypes.void, (self._address(target), source))
         statement = replace_ranges(statement, split)
-        loops = [v for axis in self.axes for v in self._loops(axis) if v is not ZERO]
+        loops = [v for axis in self.axes for v in _loops(axis) if v is not ZERO]
         return self._vectorized(statement, loops)
 
     def _overhang(self, offset: UOp) -> list[UOp]:
         """Conditions for rows that stick out of the copy, where they would leave the memory."""
-        if bounds_gate(offset, _room(self.memory)) is TRUE:
+        if bounds_gate(offset, self.memory.arg.size) is TRUE:
             return []
         return [
-            less_index(axis.variable, index_const(self.used[axis.variable]))
+            less_index(axis.variable, index_const(axis.used))
             for axis in self.axes
-            if axis.size > self.used.get(axis.variable, axis.size)
+            if axis.digits and axis.size > axis.used
         ]
-
-    def _loops(self, axis: Axis) -> list[UOp]:
-        digits = self.digits.get(axis.variable)
-        return [axis.variable] if digits is None else [v for _, v in reversed(digits)]
 
     def _vectorized(self, statement: UOp, loops: list[UOp]) -> UOp:
         source = next(n for n in statement.toposort() if n.op is Op.LOAD).src[0].src[1]
         lane = _lane_loop(loops, source, statement.src[0].src[1], self.lanes)
         if lane is None or self.lanes == 1:
-            return _wrapped(loops, statement)
+            return wrap(tuple(loops), [statement])[0]
         size = _size(lane)
         width = min(self.lanes, 1 << (size.bit_length() - 1))
         steps, vector = self._range(-(-size // width)), self._range(width, "vector")
         start = minimum_index(scale_index(steps, width), index_const(size - width))
         statement = replace_ranges(statement, {lane: add_index(start, vector)})
         order = [steps if loop is lane else loop for loop in loops]
-        return _wrapped([*(loop for loop in order if loop is not ZERO), vector], statement)
+        return wrap((*(loop for loop in order if loop is not ZERO), vector), [statement])[0]
 
     # ---- putting it into the program ----
 
-    def placed(self, statement: UOp, place: Chain) -> UOp:
+    def placed(self, block: UOp, place: Chain) -> UOp:
         """The program with the copy at its place and the load replaced below it."""
-        first = 1 if statement.op is Op.LOOP else 0
-        parts = list(statement.src[first:])
-        if place:
-            parts = [
-                self.placed(part, place[1:])
-                if part.op is Op.LOOP and part.src[0] is place[0] and self.load in part.toposort()
-                else part
-                for part in parts
-            ]
-        else:
-            where = next(n for n, part in enumerate(parts) if self.load in part.toposort())
-            parts = [self._replaced(part) for part in parts]
-            parts.insert(where, self.fill)
-        return statement.replace(src=(*statement.src[:first], *parts))
+
+        def change(node: UOp, made: UOp) -> UOp:
+            is_place = node.src[:1] == place[-1:] if place else node is block
+            if not is_place or node.op not in (Op.LOOP, Op.BLOCK):
+                return made
+            parts = body_of(node)
+            reading = [n for n, part in enumerate(parts) if self.load in part.toposort()]
+            if not reading:
+                return made
+            changed = [self._replaced(part) for part in parts]
+            return with_body(made, [*changed[: reading[0]], self.fill, *changed[reading[0] :]])
+
+        return rebuild(block, change)
 
     def _replaced(self, statement: UOp) -> UOp:
         if self.load not in statement.toposort():
@@ -434,12 +384,8 @@ class _Copy:
         )
 
 
-def _loops_around(block: UOp, load: UOp, depth: int) -> Chain:
-    """The loops inside the place, around the first statement that reads."""
-    for statement, chain in statements_of(block):
-        if load in statement.toposort():
-            return chain[depth:]
-    raise AssertionError("the load is not in the program")
+def _loops(axis: Axis) -> list[UOp]:
+    return [variable for variable, _ in reversed(axis.digits)] or [axis.variable]
 
 
 def _pitches(sizes: Sequence[int], lanes: int) -> list[int]:
@@ -474,15 +420,8 @@ def _divisors(node: UOp, variable: UOp) -> set[int]:
     return set()
 
 
-def _load(load: UOp, address: UOp, gate: UOp) -> UOp:
-    sources = (address,) if gate is TRUE else (address, gate)
-    return load.replace(src=sources)
-
-
-def _room(memory: UOp) -> int:
-    size = memory.arg.size
-    assert isinstance(size, int)
-    return size
+def _is_division(index: UOp) -> bool:
+    return index.op in _DIVISIONS and index.src[1].op is Op.CONST
 
 
 def _is_vector(atom: UOp) -> bool:
@@ -504,9 +443,3 @@ def _sum(terms: Iterable[tuple[UOp, int]]) -> UOp:
     for variable, factor in terms:
         total = add_index(total, scale_index(variable, factor))
     return total
-
-
-def _wrapped(loops: Sequence[UOp], statement: UOp) -> UOp:
-    for variable in reversed(loops):
-        statement = UOp(Op.LOOP, dtypes.void, (variable, statement))
-    return statement

@@ -29,7 +29,7 @@ from kernelet.graph.division import (
 )
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain, ranges_in
-from kernelet.graph.scan import Scan, identity_of, scan_of
+from kernelet.graph.scan import Scan, identity_value, scan_of
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.lower.stage import Stage, Staging
 from kernelet.lower.statements import Statements, combine, store, wrap
@@ -46,28 +46,20 @@ class Carry:
     loop: UOp
     lane: UOp | None
 
-    @property
-    def own(self) -> Chain:
-        """The stage's own loops around one step."""
-        return self.stage.loops(tile=False)
-
     def start(self) -> Statements:
         """What is done before the loop: no element is in yet."""
-        arg, dtype = self.stage.node.arg, self.stage.node.dtype
-        identity = UOp.const(identity_of(arg.op, dtype), dtype)
-        address = self.stage.address(self.stage.coordinates)
+        stage, identity = self.stage, identity_value(self.stage.node)
         # Of one step, only where the results are kept does not move with the loop.
-        tile = (*self.own, *self.stage.loops(tile=True))
-        found = wrap(tile, [store(address, identity)])
-        for level in range(self._levels):
-            found += wrap(tile, [store(self._part(level, before=True), identity)])
-        return found
+        kept = [stage.address(stage.coordinates)]
+        kept += [self._part(level, before=True) for level in range(self._levels)]
+        tile = (*stage.own, *stage.tile)
+        return [part for place in kept for part in wrap(tile, [store(place, identity)])]
 
     def step(self) -> Statements:
         """One iteration: the new elements join the results."""
         stage, op, dtype = self.stage, self.stage.node.arg.op, self.stage.node.dtype
-        tile = stage.loops(tile=True)
-        value = self._new_elements((*stage.place, *self.own, *tile))
+        tile = stage.tile
+        value = self._new_elements((*stage.place, *stage.own, *tile))
         found = wrap(tile, [store(self._part(0), value)]) if self._levels else []
         for level in range(self._levels):
             value = UOp(Op.LOAD, dtype, (self._part(level),))
@@ -88,10 +80,7 @@ class Carry:
         index[scan.over] = position
         gate = and_gates(stage.gate, inside)
         value = self.staging.expression(scan.value, tuple(index), around, None, gate)
-        if inside is TRUE:
-            return value
-        arg = stage.node.arg
-        return inside.where(value, UOp.const(identity_of(arg.op, value.dtype), value.dtype))
+        return value if inside is TRUE else inside.where(value, identity_value(stage.node))
 
     @property
     def _levels(self) -> int:

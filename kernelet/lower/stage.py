@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
     TRUE,
     ZERO,
@@ -45,14 +45,16 @@ from kernelet.graph.placement import (
     Chain,
     Reading,
     is_computed,
+    loop_over,
     place_value,
     ranges_in,
     running_box,
     split_index,
 )
+from kernelet.graph.reuse import absorbed_sums
 from kernelet.graph.scan import scan_of
-from kernelet.graph.uop import RangeArg, ScratchArg, UOp
-from kernelet.graph.walk import consumers_of, rebuild
+from kernelet.graph.uop import ScratchArg, UOp
+from kernelet.graph.walk import rebuild
 from kernelet.lower.loops import merge_sum_axes
 from kernelet.lower.transforms import (
     Held,
@@ -66,15 +68,6 @@ from kernelet.lower.transforms import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One read of a stage: the address node, the index, and all loops around it."""
-
-    address: UOp
-    index: Index
-    chain: Chain
-
-
 @dataclass(slots=True)
 class Stage:
     """A value with loops of its own.
@@ -85,7 +78,7 @@ class Stage:
 
     number: int
     node: UOp
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[Reading] = field(default_factory=list)
     place: Chain = ()
     lo: Index = ()
     sizes: tuple[int, ...] = ()
@@ -120,20 +113,15 @@ class Stage:
             stride *= self.sizes[axis]
         return UOp(Op.INDEX, dtypes.index, (self.memory, offset))
 
-    def loops(self, *, tile: bool) -> Chain:
-        """Its own loops: those of the register tile, or the others."""
-        pairs = zip(self.nest, self.ranges, strict=True)
-        return tuple(variable for loop, variable in pairs if (loop.kind in TILE_KINDS) == tile)
+    @property
+    def own(self) -> Chain:
+        """Its own loops around the register tile."""
+        return tuple(variable for variable in self.ranges if variable.arg.kind not in TILE_KINDS)
 
-
-def _is_inside(index: Index, shape: Shape) -> bool:
-    pairs = zip(index, shape, strict=True)
-    return all(bounds_gate(position, dim) is TRUE for position, dim in pairs)
-
-
-def placeholder(number: int, dtype: DType) -> UOp:
-    """Stands for the scratch of a stage until its box is known."""
-    return UOp(Op.SCRATCH, dtype, (), ScratchArg(number, -1))
+    @property
+    def tile(self) -> Chain:
+        """Its own loops of the register tile."""
+        return tuple(variable for variable in self.ranges if variable.arg.kind in TILE_KINDS)
 
 
 class Staging:
@@ -144,38 +132,34 @@ class Staging:
         self.kernel = kernel
         self.plan = plan
         self.numbers = itertools.count()
-        self.absorbed = absorbed_reductions(kernel)
-        inside = {node for nodes in self.absorbed.values() for node in nodes}
+        inside = absorbed_sums(kernel)
+        self.absorbed: dict[UOp, tuple[UOp, ...]] = {}
+        for inner, outer in inside.items():
+            self.absorbed[outer] = (inner, *self.absorbed.get(inner, ()))
         values = [n for n in kernel.toposort() if n.op is Op.REDUCE and n not in inside]
         self.numbering = {node: number for number, node in enumerate(values, 1)}
-        inner = stored_candidates(kernel)
-        stored = [inner[number] for number in plan.stored]
-        for node in stored:
-            self.numbering[node] = len(values) + 1 + inner.index(node)
-        for number, node in enumerate(self.held, len(values) + len(inner) + 1):
-            self.numbering[node] = number
-        order = [node for node in kernel.toposort() if node in self.numbering]
-        self.last_number = len(values) + len(inner) + len(self.held) + 1
+        candidates = stored_candidates(kernel)
+        stored = [candidates[number] for number in plan.stored]
+        numbered = [*values, *candidates, *self.held]
+        with_loops = {*values, *stored, *self.held}
+        self.numbering = {n: at for at, n in enumerate(numbered, 1) if n in with_loops}
+        self.last_number = len(numbered) + 1
         # Readers come before what they read.
-        self.order = list(reversed(order))
+        self.order = [n for n in reversed(list(kernel.toposort())) if n in self.numbering]
         self.stages: dict[UOp, Stage] = {}
-        self.addresses: dict[UOp, tuple[Stage, Index]] = {}
+        self.addresses: dict[UOp, Stage] = {}  # of reads, before the boxes are known
         self.grouped = dict(plan.grouped)
         self.loop_of: dict[UOp, Loop] = {}
         self.evaluations: dict[UOp, int] = {}
         self.masks = Masks()
-        self.candidate_order = tuple(inner)
-        self.candidates = set(inner)
+        self.candidate_order = tuple(candidates)
+        self.candidates = set(candidates)
 
     def open_ranges(self, nest: Nest) -> Chain:
         """One loop variable for each loop of the nest."""
-        made = []
-        for loop in nest:
-            size = index_of(loop.size)
-            arg = RangeArg(next(self.numbers), loop.kind)
-            made.append(UOp(Op.RANGE, dtypes.index, (size,), arg))
+        made = tuple(loop_over(loop.size, next(self.numbers), loop.kind) for loop in nest)
         self.loop_of.update(zip(made, nest, strict=True))
-        return tuple(made)
+        return made
 
     # ---- reading ----
 
@@ -212,9 +196,8 @@ class Staging:
             if not position.src or position.op is Op.RANGE or outside:
                 made.append(position)
                 continue
-            start, size = index_const(int(low)), index_const(int(high - low) + 1)
-            arg = RangeArg(next(self.numbers), "axis")
-            variable = UOp(Op.RANGE, dtypes.index, (size,), arg)
+            start = index_const(int(low))
+            variable = loop_over(int(high - low) + 1, next(self.numbers), "axis")
             behind[variable] = subtract_index(position, start)
             made.append(add_index(variable, start))
         return tuple(made), behind
@@ -246,14 +229,13 @@ class Staging:
 
         An index that may leave the value, as below padding, carries the gate.
         """
-        stage = self.stages.get(node)
-        if stage is None:
-            stage = self.stages[node] = Stage(self.numbering[node], node)
-        memory = placeholder(stage.number, node.dtype)
+        stage = self.stages.setdefault(node, Stage(self.numbering[node], node))
+        stage.accesses.append(Reading(index, chain))
+        memory = UOp(Op.SCRATCH, node.dtype, (), ScratchArg(stage.number, -1))
         address = UOp(Op.INDEX, dtypes.index, (memory, *index))
-        stage.accesses.append(Access(address, index, chain))
-        self.addresses[address] = (stage, index)
-        if gate is TRUE or _is_inside(index, node.shape):
+        self.addresses[address] = stage
+        places = zip(index, node.shape, strict=True)
+        if gate is TRUE or all(bounds_gate(at, dim) is TRUE for at, dim in places):
             return UOp(Op.LOAD, node.dtype, (address,))
         return UOp(Op.LOAD, node.dtype, (address, gate))
 
@@ -261,13 +243,11 @@ class Staging:
 
     def settle(self, stage: Stage) -> None:
         """Choose the place, compute the box, and open the stage's own loops."""
-        readings = [Reading(access.index, access.chain) for access in stage.accesses]
         held = self.held.get(stage.node)
-        least = held.least if held else 1
-        box = place_value(readings, stage.node.shape, least)
+        box = place_value(stage.accesses, stage.node.shape, held.least if held else 1)
         scan = scan_of(stage.node)
         if scan is not None:
-            box = running_box(box, readings, stage.node.shape, scan.axis)
+            box = running_box(box, stage.accesses, stage.node.shape, scan.axis)
         stage.place, stage.lo, stage.sizes = box
         stage.nest = self._held_nest(stage, held) if held else self._box_nest(stage)
         if self.plan.trimmed and scan is None:
@@ -279,9 +259,8 @@ class Staging:
 
         Under another order of loops a box may be too small for its tile, which is left out then.
         """
-        plain = nest = tuple(
-            _plain(stage, axis) for axis, size in enumerate(stage.sizes) if size > 1
-        )
+        long = [axis for axis, size in enumerate(stage.sizes) if size > 1]
+        plain = nest = tuple(_plain(stage, axis) for axis in long)
         for transform in held.transforms:
             if not can_apply(transform, nest):
                 nest = plain
@@ -340,7 +319,14 @@ def _tile_last(nest: Nest) -> Nest:
 
 
 def _plain(stage: Stage, axis: int) -> Loop:
-    return Loop(axis, _symbolic_size(stage, axis) or stage.sizes[axis])
+    """One loop along an axis, of the size of the one symbolic loop that reads along it."""
+    part, *others = _inner_parts(stage, axis)
+    if others or part.op is not Op.RANGE or part.src[0].op is Op.CONST:
+        return Loop(axis, stage.sizes[axis])
+    # A loop that ends early is over an axis of known size; a loop over a padded axis goes on where
+    # the value has ended.
+    is_own = not ranges_in(part.src[0]) and part.src[0].bounds.max <= stage.sizes[axis]
+    return Loop(axis, part.src[0] if is_own else stage.sizes[axis])
 
 
 def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
@@ -357,50 +343,17 @@ def _inner_parts(stage: Stage, axis: int) -> set[UOp]:
 
 def _mirrored(stage: Stage, axis: int) -> list[Loop] | None:
     """The loops of the readers' register tile along an axis, to be used for filling too."""
-    parts = _inner_parts(stage, axis)
-    if len(parts) != 1:
+    part, *others = _inner_parts(stage, axis)
+    if others:
         return None
-    _, coefficients = terms_of(parts.pop())
-    loops = []
-    expected = 1
+    _, coefficients = terms_of(part)
+    loops, expected = [], 1
     for atom, factor in sorted(coefficients.items(), key=lambda item: item[1]):
         if atom.op is not Op.RANGE or atom.arg.kind not in TILE_KINDS or factor != expected:
             return None
         loops.append(Loop(axis, atom.src[0].arg, factor, atom.arg.kind))
         expected *= atom.src[0].arg
     return list(reversed(loops)) if expected == stage.sizes[axis] else None
-
-
-def _symbolic_size(stage: Stage, axis: int) -> Dim | None:
-    """The size of the one symbolic loop that reads along an axis."""
-    parts = _inner_parts(stage, axis)
-    part = parts.pop()
-    if parts or part.op is not Op.RANGE or part.src[0].op is Op.CONST:
-        return None
-    if ranges_in(part.src[0]):  # a loop that ends early, over an axis of known size
-        return None
-    # A loop over a padded axis goes on where the value has ended.
-    return part.src[0] if part.src[0].bounds.max <= stage.sizes[axis] else None
-
-
-def absorbed_reductions(kernel: UOp) -> dict[UOp, tuple[UOp, ...]]:
-    """Sums right below a sum, with movement ops between: one sum over all their axes.
-
-    sum_r pad(sum_k x[r, k])  ->  sum_{r, k} pad(x[r, k])
-    """
-    consumers = consumers_of(kernel)
-    found: dict[UOp, tuple[UOp, ...]] = {}
-    for node in kernel.toposort():
-        if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
-            continue
-        below = node.src[0]
-        # An expanded sum would be added up again for each copy.
-        while below.op in MOVEMENT and below.op is not Op.EXPAND and len(consumers[below]) == 1:
-            below = below.src[0]
-        inner = below.op is Op.REDUCE and below.arg.op is Op.ADD and len(consumers[below]) == 1
-        inner = inner and scan_of(below) is None
-        found[node] = (below, *found.pop(below)) if inner else ()
-    return found
 
 
 def with_held_values(kernel: UOp, held: Sequence[Held]) -> tuple[UOp, dict[UOp, Held]]:
@@ -446,32 +399,26 @@ def output_shape(kernel: UOp) -> tuple[Dim, ...]:
 
 def root_nest(kernel: UOp, plan: Plan) -> Nest:
     """The loops over the outputs; axes that the plan merges count as one."""
+    sizes = [product_of(axes) for axes in merged_sizes(kernel, plan)]
+    nest = tuple(Loop(group, size) for group, size in enumerate(sizes) if size != 1)
+    return apply_transforms(nest, plan.root)
+
+
+def merged_sizes(kernel: UOp, plan: Plan) -> list[Shape]:
+    """The sizes of the output's axes that each loop runs along."""
     shape = output_shape(kernel)
-    merged = plan.merged or tuple((axis,) for axis in range(len(shape)))
-    nest = []
-    for group, axes in enumerate(merged):
-        size: Dim = 1
-        for axis in axes:
-            dim = shape[axis]
-            size = dim if isinstance(size, int) and size == 1 else size * dim
-        if not (isinstance(size, int) and size == 1):
-            nest.append(Loop(group, size))
-    return apply_transforms(tuple(nest), plan.root)
+    merged = plan.merged or [(axis,) for axis in range(len(shape))]
+    return [tuple(shape[axis] for axis in axes) for axes in merged]
 
 
 def root_coordinates(staging: Staging, nest: Nest, ranges: Chain) -> tuple[Index, dict[UOp, UOp]]:
     """The index of the outputs at one iteration of all loops, and what its variables stand for."""
-    shape, plan = output_shape(staging.kernel), staging.plan
-    merged = plan.merged or tuple((axis,) for axis in range(len(shape)))
+    merged = merged_sizes(staging.kernel, staging.plan)
     positions = tuple(coordinate_of(nest, ranges, group) for group in range(len(merged)))
-    sizes = tuple(product_of(tuple(shape[axis] for axis in axes)) for axes in merged)
-    positions, behind = staging.stand_ins(positions, sizes)
+    positions, behind = staging.stand_ins(positions, tuple(map(product_of, merged)))
     index: list[UOp] = []
-    for position, axes in zip(positions, merged, strict=True):
-        if len(axes) == 1:
-            index.append(position)
-        else:
-            index += unflatten_index(position, tuple(shape[axis] for axis in axes))
+    for position, sizes in zip(positions, merged, strict=True):
+        index += unflatten_index(position, sizes) if len(sizes) > 1 else [position]
     return tuple(index), behind
 
 

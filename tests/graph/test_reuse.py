@@ -1,9 +1,9 @@
 """A contraction reads each element for many results."""
 
 from kernelet.graph.ops import Op
-from kernelet.graph.reuse import elements_read, is_contraction, is_search, numel
+from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search, numel
 from kernelet.graph.uop import UOp
-from tests.lower.pseudocode import expand, memory, product, reduce, reshape, shrink
+from tests.lower.pseudocode import expand, kernel, memory, product, reduce, reshape, shrink
 from tests.lower.test_scatter import search
 
 
@@ -39,3 +39,16 @@ def test_a_sum_of_elements_that_name_their_result_is_a_search() -> None:
     assert is_search(search(64, 50, 16).src[0])
     assert not is_search(reduce(memory(1, 20, 30), Op.ADD, 1))
     assert not is_search(product(memory(1, 20, 30), memory(2, 40, 30)))
+
+
+def test_a_sum_that_is_needed_twice_is_not_absorbed() -> None:
+    inner = reduce(memory(1, 4, 6), Op.ADD, 1)
+    outer = reduce(inner, Op.ADD, 0)
+    graph = kernel(expand(outer, 4, 1) + inner)
+    assert absorbed_sums(graph) == {}
+
+
+def test_a_repeated_sum_is_not_absorbed() -> None:
+    inner = reduce(memory(1, 4, 6), Op.ADD, 1)
+    outer = reduce(expand(inner, 4, 3), Op.ADD, 1)
+    assert absorbed_sums(kernel(outer)) == {}

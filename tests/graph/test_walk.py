@@ -9,6 +9,7 @@ from kernelet.graph.walk import (
     base_of,
     consumers_of,
     map_sizes,
+    only_below,
     reachable,
     rebuild,
     sizes_of,
@@ -110,3 +111,16 @@ def test_a_walk_meets_each_node_once_and_stops_where_it_is_told() -> None:
     z = y * y
     assert sorted(reachable([z, y]), key=id) == sorted(z.toposort(), key=id)
     assert set(reachable([z], lambda node: () if node is y else node.src)) == {z, y}
+
+
+def test_what_movements_show_to_one_reader_alone_is_found() -> None:
+    x = UOp.variable("x", 0, 9).cast(F32)
+    total = x * 2.0
+    row = UOp(Op.RESHAPE, F32, (total,), (1,))
+    flipped = UOp(Op.FLIP, F32, (row,), (0,))
+    shown = flipped.alu(Op.NEG)
+    assert only_below(shown, consumers_of(shown)) is total
+    wide = UOp(Op.EXPAND, F32, (row,), (3,)).alu(Op.NEG)
+    assert only_below(wide, consumers_of(wide)) is wide.src[0]
+    both = UOp.sink(shown, row.alu(Op.EXP2))
+    assert only_below(shown, consumers_of(both)) is None

@@ -4,7 +4,7 @@ import pytest
 
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.overlap import read_copies, reads_own_result, separate_overlaps, storage_of
+from kernelet.kernelize.overlap import read_copies, reads_in_place, separate_overlaps, storage_of
 from tests.kernelize.graphs import after, contiguous, write
 from tests.lower.pseudocode import expand, flip, memory, permute, reduce, reshape, shrink
 
@@ -87,9 +87,9 @@ def spread(value: UOp) -> UOp:
 
 def test_a_reduction_that_takes_away_its_own_mean_reads_its_own_result() -> None:
     away = ROWS - spread(MEANS)
-    assert reads_own_result(reduce(away * away, Op.ADD, 1), MEANS)
-    assert reads_own_result(reshape(reduce(reshape(away, 5, 2, 2), Op.ADD, 1, 2), 5), MEANS)
-    assert reads_own_result(reduce(ROWS, Op.ADD, 1), MEANS)
+    assert reads_in_place(reduce(away * away, Op.ADD, 1), MEANS)
+    assert reads_in_place(reshape(reduce(reshape(away, 5, 2, 2), Op.ADD, 1, 2), 5), MEANS)
+    assert reads_in_place(reduce(ROWS, Op.ADD, 1), MEANS)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_a_reduction_that_takes_away_its_own_mean_reads_its_own_result() -> None
     ids=["of another row", "of all rows", "of both"],
 )
 def test_other_reductions_read_other_results(value: UOp) -> None:
-    assert not reads_own_result(value, MEANS)
+    assert not reads_in_place(value, MEANS)

@@ -10,7 +10,14 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.division import add_index, index_const, scale_index
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, UOp
-from kernelet.lower.loops import join_loops, merge_sum_axes, statements_of
+from kernelet.lower.loops import (
+    body_of,
+    fresh_numbers,
+    join_loops,
+    merge_sum_axes,
+    statements_of,
+    with_body,
+)
 from tests.lower.pseudocode import (
     around,
     block,
@@ -173,3 +180,16 @@ def test_sums_of_other_shapes_stay() -> None:
     found = merge_sum_axes(graph, ((0, 1),))
     assert value_of(found) == value_of(graph)
     assert next(node for node in found.toposort() if node.op is Op.REDUCE).src[0].shape == (4, 5)
+
+
+def test_a_loop_keeps_its_variable_when_its_body_changes() -> None:
+    row, column = loop(3, 4), loop(7, 5)
+    target, source = memory(0, 20), memory(1, 20)
+    inner = around(column, store(target, column, load(source, column)))
+    outer = around(row, inner)
+    (statement,) = body_of(block(outer))
+    assert body_of(statement) == (inner,)
+    assert with_body(statement, [inner, inner]).src == (row, inner, inner)
+    assert with_body(block(outer), [inner]) is block(inner)
+    assert next(fresh_numbers(block(outer), Op.RANGE)) == 8
+    assert next(fresh_numbers(block(outer), Op.SCRATCH)) == 1
