@@ -49,9 +49,11 @@ def hold_less(pieces: Pieces, order: Sequence[UOp], kept: frozenset[int]) -> lis
     early: list[UOp] = []
     for node in order:
         at = len(early)
-        if pieces.slot_of[node] in kept:
+        if pieces.slot_of[node] in kept and not kept.issuperset(pieces.calls[node].slots):
             needed = [place for place, other in enumerate(early) if other in pieces.needs[node]]
             at = max(needed, default=-1) + 1
+            while at < len(early) and pieces.slot_of[early[at]] in kept:
+                at += 1  # what may come at once stays as the program built it
         early.insert(at, node)
     late: list[UOp] = []  # from the last call to the first
     for node in reversed(early):
