@@ -346,3 +346,38 @@ def test_another_cut_is_another_capture():
     for axis in (0, 1, None, 0, 1, None, 0, 1, None):
         close(double(Tensor(A).shard(TWO, axis)), 2 * A)
     assert len(calls) == 6
+
+
+def test_a_convolutional_network_learns_on_parts_of_a_batch_as_on_the_whole():
+    def learned(devices):
+        Tensor.manual_seed(0)
+        layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm(3), Tensor.relu, Tensor.max_pool2d]
+        layers += [lambda x: x.flatten(1), nn.Linear(12, 4)]
+        tensors = get_state_dict(layers).values()
+        Tensor.realize(*tensors)
+        for tensor in tensors if devices else ():
+            tensor.shard_(devices)
+        optimizer, calls = optim.SGD(get_parameters(layers), 0.1, momentum=0.9), []
+
+        @TinyJit
+        def step(x, y):
+            calls.append(1)
+            optimizer.zero_grad()
+            loss = x.sequential(layers).sparse_categorical_crossentropy(y).backward()
+            return loss.realize(*optimizer.schedule_step())
+
+        losses = []
+        with Tensor.train():
+            for number in range(4):
+                x = Tensor(
+                    np.sin(np.arange(180) * (number + 1.0)).reshape(5, 1, 6, 6), dtype="float32"
+                )
+                y = Tensor([0, 3, 1, 2, number])
+                # Five images on two devices: the parts are not equally large.
+                x, y = (x.shard(devices, 0), y.shard(devices, 0)) if devices else (x, y)
+                losses.append(step(x, y).item())
+        assert len(calls) == 2
+        return [np.array(losses), *[tensor.numpy() for tensor in tensors]]
+
+    for one, other in zip(learned(None), learned(TWO), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-4)
