@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import final
 
 from kernelet.base.dtype import DType, dtypes
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.optimizer import Optimizer, OptimizerGroup
 from kernelet.nn.parameter import filled
@@ -28,8 +29,8 @@ def mixed_precision(model: object, dtype: DType = dtypes.float16) -> Iterator[No
     try:
         for holder, key, tensor in _places(model, set()):
             if tensor.dtype is dtypes.float32 and tensor.requires_grad is not False:
-                changed.append((holder, key, tensor))
                 _put(holder, key, tensor.cast(dtype))
+                changed.append((holder, key, tensor))
         yield
     finally:
         for holder, key, tensor in changed:
@@ -54,6 +55,11 @@ def _put(holder: object, key: object, tensor: Tensor) -> None:
     elif isinstance(holder, list):
         assert isinstance(key, int)
         holder[key] = tensor
+    elif isinstance(holder, tuple):
+        raise ArgumentError(
+            f"mixed_precision: a parameter of shape {tensor.shape} is held by a tuple, which cannot "
+            "be changed. Hold it in a list, a dict or an attribute."
+        )
     else:
         setattr(holder, str(key), tensor)
 

@@ -49,20 +49,19 @@ class Training:
         return [bytes(self.step(rows[at].realize()).data()) for at in range(start, end)]
 
 
-@pytest.mark.parametrize("captured", [False, True])
-@pytest.mark.parametrize("used", [0, 4])
+@pytest.mark.parametrize(("captured", "used"), [(False, 0), (True, 0), (True, 4)])
 def test_a_resumed_run_goes_on_bit_by_bit(tmp_path, captured, used):
     path = tmp_path / "run.safetensors"
     first = Training(1, captured)
-    first.run(0, 5)
-    nn.save_checkpoint(path, **first.parts(), step=5, names=["a", "b"])
-    wanted = first.run(5, 10), first.contents()
+    first.run(0, 4)
+    nn.save_checkpoint(path, **first.parts(), step=4, names=["a", "b"])
+    wanted = first.run(4, 7), first.contents()
 
     second = Training(2, captured)
     second.run(0, used)
     values = nn.load_checkpoint(path, **second.parts())
-    assert values == {"step": 5, "names": ["a", "b"]}
-    assert (second.run(values["step"], 10), second.contents()) == wanted
+    assert values == {"step": 4, "names": ["a", "b"]}
+    assert (second.run(values["step"], 7), second.contents()) == wanted
 
 
 def test_a_tensor_with_two_names_is_saved_once(tmp_path):

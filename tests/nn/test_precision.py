@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from kernelet import Tensor, TinyJit, dtypes, nn
+from kernelet.base.errors import ArgumentError
 from kernelet.nn import optim
 
 
@@ -32,6 +33,13 @@ def test_parameters_are_half_as_wide_inside_only(dtype):
     with pytest.raises(ZeroDivisionError), optim.mixed_precision(layer):
         raise ZeroDivisionError
     assert layer.weight is weight
+
+
+def test_a_parameter_in_a_tuple_is_told_of():
+    model = {"first": Tensor([1.0]), "pair": (Tensor([2.0]), 3)}
+    with pytest.raises(ArgumentError, match="held by a tuple"), optim.mixed_precision(model):
+        pass
+    assert model["first"].dtype is dtypes.float32
 
 
 @pytest.mark.parametrize("captured", [False, True])
