@@ -314,8 +314,10 @@ class Functions(Elementwise):
     def atanh(self) -> Self:
         """``np.arctanh(x)``."""
         value = self._floating()
-        angle = (value * 2 / (1 - value)).log1p() * 0.5
-        return angle._known_as("atanh", value)
+        size = value.abs()
+        # The argument grows with x, where that of a negative x would come near -1.
+        angle = (size * 2 / (1 - size)).log1p() * 0.5
+        return (value < 0).where(-angle, angle)._known_as("atanh", value)
 
     # ---- probability ----
 

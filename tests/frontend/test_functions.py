@@ -163,3 +163,10 @@ def test_cosines_keep_their_digits_at_their_zeros_and_far_out(dtype: type, rtol:
 def test_cosh_takes_unsigned_integers_and_acosh_is_nan_below_one() -> None:
     assert Tensor([0, 1], dtype="uint8").cosh().tolist() == pytest.approx([1.0, math.cosh(1)])
     assert math.isnan(Tensor([-3e38]).acosh().item())
+
+
+def test_atanh_is_as_exact_below_zero_as_above() -> None:
+    x = np.array([-0.999999, -0.9881416, -0.5, -1e-6, 0.999999, 1.0, -1.0], np.float32)
+    with np.errstate(divide="ignore"):
+        want = np.arctanh(x.astype(np.float64))
+    np.testing.assert_allclose(Tensor(x).atanh().numpy(), want, rtol=3e-7)
