@@ -36,6 +36,11 @@ class Site:
         """How often it runs."""
         return math.prod(size_of(variable) for variable in self.loops)
 
+    @property
+    def summed(self) -> Chain:
+        """Those of its loops that belong to reductions."""
+        return tuple(variable for variable in self.loops if variable.arg.kind == "reduce")
+
 
 def size_of(variable: UOp) -> int:
     """The most iterations of a loop."""
@@ -105,7 +110,7 @@ class Analysis:
         if node.op is not Op.REDUCE or self.writer.absorbed.get(node):
             return {}
         axes = [axis for axis in node.arg.axes if node.src[0].shape[axis] != 1]
-        loops = [v for v in self.main_site(stage).loops if v.arg.kind == "reduce"]
+        loops = self.main_site(stage).summed
         return dict(zip(axes, loops[max(len(loops) - len(axes), 0) :], strict=False))
 
     def can_have_lanes(self, variable: UOp) -> bool:
@@ -158,6 +163,8 @@ def tile_rows(size: int, most: int, *, whole: bool = False) -> int:
 
 def run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:
     """Whether every address of a statement runs through two loops as if they were one."""
+    if not inner.src[0].op is outer.src[0].op is Op.CONST:
+        return False
     addresses = [load.src[0] for load in site.loads]
     if site.stage == 0:
         addresses.append(site.target)

@@ -40,7 +40,7 @@ def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
     mains = [analysis.main_site(stage.number) for stage in analysis.writer.stages.values()]
     if size_of(analysis.ranges[-1]) < 2 * tile or not all(_runs_down(analysis, m) for m in mains):
         return None
-    rows = {next(size_of(v) for v in main.loops if v.arg.kind == "reduce") for main in mains}
+    rows = {size_of(main.summed[0]) for main in mains}
     return _plan(analysis, target, tile, rows.pop()) if len(rows) == 1 else None
 
 
@@ -61,9 +61,7 @@ def _with_long_rows(analysis: Analysis, tile: int) -> Analysis:
     """The analysis with the last axes as one, where sums are read so and vectors stay whole."""
     while len(analysis.ranges) > 1:
         *_, outer, lane = analysis.ranges
-        if lane.src[0].op is not Op.CONST or size_of(lane) % tile:
-            break
-        if outer.src[0].op is not Op.CONST or not run_as_one(analysis.main_site(), outer, lane):
+        if size_of(lane) % tile or not run_as_one(analysis.main_site(), outer, lane):
             break
         first, last = (loop.axis for loop in analysis.nest[-2:])
         analysis = analysis.merged(analysis.joined(first, last))
@@ -72,8 +70,7 @@ def _with_long_rows(analysis: Analysis, tile: int) -> Analysis:
 
 def _runs_down(analysis: Analysis, main: Site) -> bool:
     """Whether neighbouring results read neighbours, nothing is shared, and sums take long steps."""
-    summed = [variable for variable in main.loops if variable.arg.kind == "reduce"]
-    if not summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
+    if not main.summed or any(variable.src[0].op is not Op.CONST for variable in main.loops):
         return False
     *outer, lane = analysis.ranges
     offsets = [load.src[0].src[1] for load in main.loads if len(load.src) == 1]
@@ -82,7 +79,7 @@ def _runs_down(analysis: Analysis, main: Site) -> bool:
         return False
     return all(
         stride_of(offset, lane) == 1
-        and all(stride_of(offset, variable) != 1 for variable in summed)
+        and all(stride_of(offset, variable) != 1 for variable in main.summed)
         and all(variable in ranges_in(offset) for variable in outer)
         for offset in moving
     )

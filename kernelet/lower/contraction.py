@@ -127,7 +127,7 @@ def _is_contraction(analysis: Analysis) -> bool:
     if any(variable.src[0].op is not Op.CONST for variable in loops):
         return False
     slots = {load.src[0].src[0].arg.slot for load in main.loads}
-    steps = math.prod(size_of(v) for v in main.loops if v.arg.kind == "reduce")
+    steps = math.prod(map(size_of, main.summed))
     return steps >= SHORT_SUM and len(main.loads) == len(slots) == 2
 
 
@@ -155,8 +155,7 @@ class _Contraction:
         self.rows = TILE_ROWS if target.vector_registers >= MANY_REGISTERS else FEW_TILE_ROWS
         self.room = target.cache_bytes[-1] // 2
         self.store = next(site for site in analysis.sites if site.stage == 0).target
-        self.summed = [v for v in main.loops if v.arg.kind == "reduce"]
-        self.reduced = [size_of(v) for v in self.summed]
+        self.reduced = [size_of(v) for v in main.summed]
         self.outputs = [
             Output(
                 variable,
@@ -215,11 +214,10 @@ class _Contraction:
     def _dot_cost(self) -> float:
         """What dot products cost, which read both operands as they lie."""
         inner = [
-            size_of(variable)
-            for variable in self.summed
-            if all(_stride(load, variable) == 1 for load in self.main.loads)
+            v for v in self.main.summed if all(_stride(load, v) == 1 for load in self.main.loads)
         ]
-        if max(inner, default=0) < LONG_DOT or _is_masked(self.main.loads[-1]):
+        longest = max(map(size_of, inner), default=0)
+        if longest < LONG_DOT or _is_masked(self.main.loads[-1]):
             return math.inf
         return DOT_COST * self.main.weight / self.widest + self.results * FINISH_COST
 
@@ -251,7 +249,7 @@ class _Contraction:
 
     def _is_far(self, load: UOp) -> bool:
         """Whether a sum runs through an operand in long steps, which then does not stay cached."""
-        return self._is_large(load) and all(_stride(load, v) != 1 for v in self.summed)
+        return self._is_large(load) and all(_stride(load, v) != 1 for v in self.main.summed)
 
     def _copy_cost(self, load: UOp, lane: UOp, width: int) -> float:
         return self._steps(load) * (COPY_COST / width if _stride(load, lane) == 1 else GATHER_COST)

@@ -54,8 +54,7 @@ def merge_axes(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
 
 def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
     return (
-        inner.src[0].op is outer.src[0].op is Op.CONST
-        and not (analysis.stage_depends(outer) or analysis.stage_depends(inner))
+        not (analysis.stage_depends(outer) or analysis.stage_depends(inner))
         and all(run_as_one(site, outer, inner) for site in analysis.sites)
         and not _gates_depend(analysis, {outer, inner})
     )
@@ -186,13 +185,11 @@ def choose_lanes(analysis: Analysis, widest: int) -> Lanes:
 def _lanes_along(analysis: Analysis, variable: UOp, widest: int) -> int:
     """How many results along a loop are computed at once; 0 where none can be."""
     size = size_of(variable)
-    if variable.src[0].op is not Op.CONST or size < 4:
-        return 0
     lanes = lanes_for(size, widest)
-    if not analysis.in_place:
-        return lanes
-    lanes = math.gcd(lanes, size)
-    return lanes if lanes >= 4 else 0
+    if analysis.in_place:
+        lanes = math.gcd(lanes, size)
+    is_long = size >= 4 and (lanes >= 4 or not analysis.in_place)
+    return lanes if is_long and variable.src[0].op is Op.CONST else 0
 
 
 def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
@@ -200,15 +197,9 @@ def _reuse(sites: Iterable[Site], variable: UOp, lane: UOp | None) -> float:
 
     A vector counts twice: a number for all lanes can be read by the instruction that uses it.
     """
-    found = 0.0
-    for site in sites:
-        if variable not in site.loops:
-            continue
-        for load in site.loads:
-            moves = ranges_in(load.src[0].src[1])
-            if variable not in moves:
-                found += site.weight * (2 if lane in moves else 1)
-    return found
+    inside = [site for site in sites if variable in site.loops]
+    loads = [(site.weight, ranges_in(load.src[0].src[1])) for site in inside for load in site.loads]
+    return sum(w * (2 if lane in moves else 1) for w, moves in loads if variable not in moves)
 
 
 # ---- the plan ----
@@ -300,22 +291,22 @@ class _Tile:
         """A square of dot products that share their operands."""
         dots = [site for site in self.analysis.sites if site.stage in self.lanes.dots]
         sites = [site for site in dots if len(site.loads) > 1]
-        used: set[UOp] = set()
-        for _ in range(2):
-            row = self._row(sites, used)
-            if row is not None:
-                used.add(row)
-                self._add_rows(row, DOT_TILE)
+        row = self._row(sites, set())
+        if row is not None:
+            self._add_rows(row, DOT_TILE)
+            other = self._row(sites, {row})
+            if other is not None:
+                self._add_rows(other, DOT_TILE)
 
     def _row(self, sites: list[Site], without: set[UOp]) -> UOp | None:
-        """The output loop along which most loads are reused."""
+        """The output loop along which most loads are reused, the last of such."""
         reuse = {
-            variable: _reuse(sites, variable, self.lanes.variable)
-            for variable in reversed(self.analysis.ranges)
+            _reuse(sites, variable, self.lanes.variable): variable
+            for variable in self.analysis.ranges
             if variable not in without and variable.src[0].op is Op.CONST
         }
-        best = max(reuse, key=lambda variable: reuse[variable], default=None)
-        return best if best is not None and reuse[best] else None
+        best = max(reuse, default=0.0)
+        return reuse[best] if best else None
 
     def _add_rows(self, variable: UOp, most: int) -> None:
         rows = tile_rows(size_of(variable), most, whole=self.analysis.in_place)
