@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 
+from kernelet.compat import inherited
 from kernelet.compat.modules import install
 
 USAGE = """usage: python -m kernelet.compat SCRIPT [ARGS]
@@ -22,6 +23,8 @@ def main(arguments: list[str]) -> int:
         (sys.stdout if arguments else sys.stderr).write(USAGE)
         return 0 if arguments else 2
     install()
+    # Processes that the program spawns start without the finder, but with this path.
+    sys.path.insert(1, os.path.dirname(inherited.__file__))
     kind, rest = arguments[0], arguments[1:]
     if kind not in ("-m", "-c"):
         sys.argv = arguments

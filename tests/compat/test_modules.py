@@ -98,3 +98,30 @@ def test_every_module_of_the_table_can_be_imported():
     names = [f"tinygrad.{name}".rstrip(".") for name in MODULES]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)\nprint('all')"
     assert printed(code) == ["all"]
+
+
+def test_a_program_has_its_own_arguments_and_exit_status(tmp_path):
+    (tmp_path / "beside.py").write_text("from tinygrad.helpers import prod")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, beside\nprint(sys.argv[1:], beside.prod([2, 3]), __name__)\n")
+    expected = "['-x', '1'] 6 __main__\n"
+    assert output_of(str(script), "-x", "1") == expected
+    assert output_of("-m", "script", "-x", "1", folder=tmp_path) == expected
+    assert output_of("-c", "import sys; print(sys.argv)", "a") == "['-c', 'a']\n"
+    with pytest.raises(AssertionError, match="stopped"):
+        output_of("-c", "raise SystemExit('stopped')")
+    assert "usage" in output_of("--help")
+
+
+def test_spawned_processes_find_kernelet_too(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing\nfrom tinygrad import Tensor\nfrom tinygrad.helpers import prod\n"
+        "def work(number):\n  return Tensor.__module__, prod([number, 2])\n"
+        "if __name__ == '__main__':\n"
+        "  with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "    print(pool.map(work, [1, 2]))\n"
+    )
+    assert output_of(str(script)) == (
+        "[('kernelet.frontend.tensor', 2), ('kernelet.frontend.tensor', 4)]\n"
+    )
