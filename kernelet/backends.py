@@ -53,13 +53,17 @@ for _row in BACKENDS.values():
     device.register(_row.kind, _row.make_driver)
 
 
-@cache
 def _accelerator() -> str:
-    """What "GPU" means: the first kind of device beside the processor, else the usual one."""
+    """What "GPU" means: the first kind of device beside the processor, else the default one."""
+    wanted = kind_of(config.current().device)
+    return _beside_the_processor() or (wanted if wanted in BACKENDS else _best_device())
+
+
+@cache
+def _beside_the_processor() -> str | None:
     timed = [row.kind for row in BACKENDS.values() if row.is_timed]
     working = [kind for kind in device.available() if kind in timed]
-    found = (kind for kind in working if not device.driver(kind).is_host)
-    return next(found, None) or _best_device()
+    return next((kind for kind in working if not device.driver(kind).is_host), None)
 
 
 device.register_alias("GPU", _accelerator)

@@ -27,11 +27,21 @@ def test_names_have_one_spelling() -> None:
         Device["TPU"]
 
 
-def test_gpu_is_the_accelerator_or_else_the_usual_device() -> None:
+def test_gpu_is_the_accelerator_or_else_the_default_device() -> None:
     kind = Device.canonicalize("GPU")
     assert kind in Device.get_available_devices()
     assert Tensor([1, 2], device="GPU:0").device == kind
     assert (Tensor([1, 2], device="gpu:1") * 2).device == f"{kind}:1"
     assert Device["GPU:0"] is Device[kind]
+    with Context(DEV=""):
+        usual = Device.canonicalize("GPU")
     with Context(DEV="GPU"):
-        assert kind == Device.DEFAULT
+        assert usual == Device.DEFAULT == Device.canonicalize("GPU")
+
+
+def test_without_an_accelerator_gpu_is_the_device_that_the_settings_name() -> None:
+    usual = Device.canonicalize("GPU")
+    beside = usual if not Device[usual].is_host else None
+    for kind in ("PYTHON", "LLVM"):
+        with Context(DEV=kind):
+            assert Device.canonicalize("GPU:1") == f"{beside or kind}:1"
