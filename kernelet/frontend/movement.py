@@ -386,7 +386,7 @@ class Movement(Elementwise):
         if chunks < 1:
             raise ArgumentError(f"chunk: {chunks} chunks. Ask for at least 1.")
         size = self._known_size(self.axis(dim), "chunk")
-        return list(self.split(max(ceiling_divide(size, chunks), 1), dim))
+        return list(self.split(ceiling_divide(size, chunks) if size else [0] * chunks, dim))
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """The pieces along an axis, without that axis."""
