@@ -86,30 +86,20 @@ def execute(step: Step) -> None:
     GlobalCounters.kernel_count += 1
     GlobalCounters.global_ops += program.estimates.operations
     GlobalCounters.global_mem += program.estimates.nbytes
-    if not trace.wants("kernel"):
-        step.runner.launcher(addresses, step.values, 0, program.thread_size)
-        return
-    driver = step.buffers[0].driver
     start = time.perf_counter()
     step.runner.launcher(addresses, step.values, 0, program.thread_size)
-    driver.synchronize()
+    if not trace.wants("kernel"):
+        return
+    step.buffers[0].driver.synchronize()
     seconds = time.perf_counter() - start
     GlobalCounters.time_sum_s += seconds
-    trace.send(
-        trace.Event(
-            "kernel",
-            program.name,
-            "",
-            start,
-            seconds,
-            {
-                "number": GlobalCounters.kernel_count,
-                "operations": program.estimates.operations,
-                "bytes": program.estimates.nbytes,
-                "memory": GlobalCounters.mem_used,
-            },
-        )
-    )
+    numbers = {
+        "number": GlobalCounters.kernel_count,
+        "operations": program.estimates.operations,
+        "bytes": program.estimates.nbytes,
+        "memory": GlobalCounters.mem_used,
+    }
+    trace.send(trace.Event("kernel", program.name, "", start, seconds, numbers))
 
 
 # ---- again, with other memory ----

@@ -22,7 +22,6 @@ class Bounds(NamedTuple):
 _UNCHANGED = (MOVEMENT - {Op.PAD}) | {Op.CONTIGUOUS, Op.DETACH, Op.COPY, Op.BIND, Op.EXTRACT}
 # Each argument moves the result in one direction only, whatever the other one is.
 _MONOTONE = frozenset({Op.SUB, Op.MAX, Op.MUL, Op.CMPLT})
-_DIVISIONS = frozenset({Op.IDIV, Op.MOD, Op.TRUNCDIV, Op.TRUNCMOD})
 
 
 @cache
@@ -91,20 +90,19 @@ def _choice(condition: Bounds, if_true: Bounds, if_false: Bounds) -> Bounds:
 def _binary(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
     if op is Op.ADD:
         return Bounds(left.min + right.min, left.max + right.max)
-    if op in _MONOTONE:
+    is_known = left.min == left.max and right.min == right.max
+    divides = op in (Op.IDIV, Op.TRUNCDIV) and right.min > 0
+    shifts = right.min >= 0 and (op is Op.SHR or (op is Op.SHL and right.max < 64))
+    if op in _MONOTONE or is_known or divides or shifts:
         return _corners(op, left, right)
     if op is Op.CMPNE:
-        apart = left.max < right.min or right.max < left.min
-        same = left.min == left.max == right.min == right.max
-        return Bounds(apart, not same)
-    return _divided(op, left, right) if op in _DIVISIONS else _bits(op, left, right)
+        return Bounds(left.max < right.min or right.max < left.min, True)
+    if op in (Op.MOD, Op.TRUNCMOD) and right.min > 0:
+        return _remainder(op, left, right)
+    return _bits(op, left, right) if right.min >= 0 else None
 
 
-def _divided(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
-    if right.min <= 0:
-        return None
-    if op in (Op.IDIV, Op.TRUNCDIV):
-        return _corners(op, left, right)
+def _remainder(op: Op, left: Bounds, right: Bounds) -> Bounds:
     size = right.max
     if op is Op.TRUNCMOD and left.min < 0:
         return Bounds(max(1 - size, left.min), max(min(size - 1, left.max), 0))
@@ -114,20 +112,12 @@ def _divided(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
 
 
 def _bits(op: Op, left: Bounds, right: Bounds) -> Bounds | None:
-    if left.min == left.max and right.min == right.max:
-        return _corners(op, left, right)
-    if right.min < 0:
-        return None
-    if op is Op.SHR or (op is Op.SHL and right.max < 64):
-        return _corners(op, left, right)
     if op is Op.AND:
         return Bounds(0, right.max if left.min < 0 else min(left.max, right.max))
-    if left.min < 0:
+    if left.min < 0 or op not in (Op.OR, Op.XOR):
         return None
     ones = (1 << max(int(left.max).bit_length(), int(right.max).bit_length())) - 1
-    if op is Op.OR:
-        return Bounds(max(left.min, right.min), ones)
-    return Bounds(0, ones) if op is Op.XOR else None
+    return Bounds(max(left.min, right.min) if op is Op.OR else 0, ones)
 
 
 def _corners(op: Op, left: Bounds, right: Bounds) -> Bounds:

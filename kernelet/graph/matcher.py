@@ -194,15 +194,10 @@ class _Writer:
         return f"{variable} == {self.refer(wanted, 'value')}"
 
     def _every_source(self, pattern: UPat, variable: str) -> str:
-        if pattern.names():
+        if pattern.names() or pattern.src is not None:
             raise ArgumentError(
-                f"UPat(src={pattern.names()}): a pattern for every source cannot name one of them; "
-                "name the node above and read its src."
-            )
-        if pattern.src is not None:
-            raise ArgumentError(
-                "UPat(src=UPat(..., src=...)): a pattern for every source cannot look at their "
-                "sources; test them in the rule's function."
+                f"UPat(src={pattern}): a pattern for every source cannot name one of them or look "
+                "at their sources; name the node above and test its src in the rule's function."
             )
         if variable == "node" and self.arity:
             tests = [self._conditions(pattern, f"s{i}") for i in range(self.arity)]

@@ -126,7 +126,14 @@ def test_a_lossless_cast_is_one_that_holds_every_value() -> None:
         if dtype.is_bool
         else [0, 1, int(dtype.min), int(dtype.max), int(dtype.max) - 1]
         if not dtype.is_float
-        else [0.5, math.inf, 1e-7, 65504.0, 3.3895313892515355e38, 1 + 2.0**-23, 1 + 2.0**-52]
+        else [
+            0.5,
+            math.inf,
+            1e-7,
+            65504.0,
+            3.3895313892515355e38,
+            *(1 + 2.0**-n for n in (3, 23, 52)),
+        ]
         for dtype in EVERY
     }
     for narrow in EVERY:
