@@ -11,6 +11,8 @@ normal form of their own in `division.py`.
 
 from __future__ import annotations
 
+import math
+
 from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.graph.fold import CONSTANT_OPS, constant_like, constant_value, fold, is_power_of_two
 from kernelet.graph.ops import COMMUTATIVE, ELEMENTWISE, Op
@@ -31,6 +33,7 @@ from kernelet.graph.uop import UOp
 BOOLEAN = (dtypes.bool,)
 BITS = (dtypes.bool, *INTEGERS)
 SIGNED = (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.index, *dtypes.floats)
+INFINITE = tuple(dtype for dtype in dtypes.floats if dtype.min == -math.inf)
 
 x, y, z = variables("x", "y", "z")
 p, q = variables("p", "q", dtype=dtypes.bool)
@@ -43,7 +46,7 @@ NUMBER_IDENTITIES = RuleSet(
     "number identities",
     equation(x * 1, x, dtypes=NUMBERS),
     equation(x + -0.0, x, dtypes=dtypes.floats),
-    equation(x.maximum(float("-inf")), x, dtypes=dtypes.floats),
+    equation(x.maximum(-math.inf), x, dtypes=INFINITE),
     equation(-(-x), x, dtypes=NUMBERS),
     equation(x * -1, -x, dtypes=SIGNED),
     equation(-x * -y, x * y, dtypes=NUMBERS),

@@ -36,7 +36,8 @@ def elements(dtype: DType) -> st.SearchStrategy[Scalar]:
         return st.booleans()
     if dtype.is_float:
         special = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, math.inf, -math.inf, math.nan, 1e-40, 6e4, 3e38]
-        chosen = st.sampled_from(special) | st.floats()
+        strange = st.sampled_from([math.nan, -0.0, math.inf])
+        chosen = st.sampled_from(special) | strange | st.floats()
         return chosen.map(lambda value: round_to(dtype, value))
     low, high = int(dtype.min), int(dtype.max)
     near = st.integers(max(low, -4), 4)
