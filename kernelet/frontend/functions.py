@@ -181,9 +181,11 @@ class Functions(Elementwise):
         return power._constant(base)._integer_power(power)
 
     def _float_power(self, power: Self) -> Self:
-        size = (power * self.abs().log2()).exp2()
-        # log2(1) * inf and log2(inf) * 0 are NaN, where the power is 1.
-        size = (self.abs().eq(1) | power.eq(0)).where(1.0, size)
+        logs = self.abs().log2()
+        # A product of 0 and what is not finite is NaN, where the power is 1.
+        of_one = logs.eq(0) & power.isfinite().logical_not()
+        to_zero = power.eq(0) & logs.isfinite().logical_not()
+        size = (of_one | to_zero).where(1.0, (power * logs).exp2())
         whole = power.eq(power.trunc())
         odd = whole & (power * 0.5).ne((power * 0.5).trunc())
         negative = whole.where(odd.where(-size, size), self.isinf().where(size, math.nan))
@@ -191,7 +193,7 @@ class Functions(Elementwise):
         at_zero = (power < 0).where(odd.where(self.reciprocal(), math.inf), at_zero)
         at_zero = power.ne(power).where(math.nan, at_zero)
         result = (self < 0).where(negative, self.eq(0).where(at_zero, size))
-        return power.eq(0).where(1.0, result)
+        return to_zero.where(1.0, result)
 
     def _integer_power(self, power: Self) -> Self:
         """Exact and wrapping; a negative power rounds to zero."""

@@ -170,3 +170,11 @@ def test_atanh_is_as_exact_below_zero_as_above() -> None:
     with np.errstate(divide="ignore"):
         want = np.arctanh(x.astype(np.float64))
     np.testing.assert_allclose(Tensor(x).atanh().numpy(), want, rtol=3e-7)
+
+
+def test_powers_have_slopes_at_base_one_and_power_zero() -> None:
+    base, power = Tensor([1.0, 2.0, -1.0, 3.0]), Tensor([2.5, 0.0, 3.0, 0.0])
+    by_base, by_power = (base**power).sum().gradient(base, power)
+    np.testing.assert_allclose(by_base.numpy(), [2.5, 0, 3, 0], rtol=1e-6)
+    wanted = [0, math.log(2), math.log(3)]
+    np.testing.assert_allclose(by_power.numpy()[[0, 1, 3]], wanted, rtol=1e-6)

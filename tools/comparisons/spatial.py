@@ -196,5 +196,6 @@ ROWS = (
         dtypes=NUMBERS,
         gradient_edges=False,
     ),
-    Row("interpolate", _resized, _resize, _resize_by_torch, FLOATS),
+    # Whether an infinite neighbour counts at all is a matter of how its weight is rounded.
+    Row("interpolate", _resized, _resize, _resize_by_torch, FLOATS, edges=False),
 )
