@@ -6,6 +6,7 @@ from tools.comparisons import (
     activations,
     creation,
     elementwise,
+    factorization,
     functions,
     handle,
     indexing,
@@ -26,6 +27,7 @@ TOPICS = {
     "indexing": indexing.ROWS,
     "linalg": linalg.ROWS,
     "spatial": spatial.ROWS,
+    "factorization": factorization.ROWS,
     "reductions": reductions.ROWS,
     "losses": losses.ROWS,
 }
