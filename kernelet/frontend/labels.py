@@ -46,6 +46,7 @@ class Labels(Indexing):
         Parentheses hold an axis made of several, ``...`` stands for any others; `sizes` are those
         that cannot be inferred; ``einops.rearrange(x, formula, **sizes)``.
 
+        >>> from kernelet import Tensor
         >>> Tensor([[1, 2, 3, 4]]).rearrange("a (b c) -> (c a) b", c=2).tolist()
         [[1, 3], [2, 4]]
         """
