@@ -4,6 +4,10 @@ In:  tensors (batch, channels, *space) and weights (channels out, channels in / 
 Out: `Convolution`, for any number of space axes.
 
 16-bit floats multiply and add up in float32 and are rounded once.
+
+There are no Winograd products: for windows of 3 by 3 they take 2.25 times fewer multiplications, but
+write each input four times over to memory, where this is one kernel whose panels stay in the cache,
+and their sums of transformed values lose digits.
 """
 
 from __future__ import annotations
