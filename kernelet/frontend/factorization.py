@@ -49,7 +49,7 @@ class Factorization(LinearAlgebra, Sorting):
     def inverse(self) -> Self:
         """The matrix with ``x @ x.inverse() == 1``, by `solve`; ``numpy.linalg.inv(x)``."""
         self._need_square("inverse")
-        return self.solve(self._identity(known(self.shape[-1])))
+        return self.solve(self._identity(known(self.shape[-1]))._broadcast_to(self.shape))
 
     def solve_triangular(
         self, other: Self, *, upper: bool, left: bool = True, unitriangular: bool = False

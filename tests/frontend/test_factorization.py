@@ -33,6 +33,11 @@ def test_solutions_are_those_of_numpy(shape: tuple[int, ...]) -> None:
     close(Tensor(x).inverse(), np.linalg.inv(x))
 
 
+def test_as_many_matrices_as_rows_are_not_taken_for_vectors() -> None:
+    x = values(2, 2, 2)
+    close(Tensor(x).inverse(), np.linalg.inv(x))
+
+
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("shape", SQUARES)
 def test_triangles_are_solved_without_a_look_at_the_rest(
