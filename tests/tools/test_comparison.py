@@ -20,6 +20,10 @@ def test_methods_agree_with_their_formulas(topic: str) -> None:
     assert [difference for each in found for difference in each.differences] == []
 
 
+def test_no_method_is_without_a_comparison() -> None:
+    assert comparison.missing() == []
+
+
 def test_a_method_has_one_row() -> None:
     names = [row.method for row in ROWS]
     assert len(names) == len(set(names))
