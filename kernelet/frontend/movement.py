@@ -373,7 +373,7 @@ class Movement(Elementwise):
         if isinstance(sizes, int):
             step = sizes if sizes > 0 else max(size, 1)
             sizes = [min(step, size - begin) for begin in range(0, max(size, 1), step)]
-        if sum(sizes) != size:
+        if sum(sizes) != size or min(sizes, default=0) < 0:
             raise ShapeError(
                 f"split: {tuple(sizes)} has sum {sum(sizes)}, but axis {axis} of "
                 f"{show_shape(self.shape)} has {size} elements. The sum must be equal."

@@ -120,8 +120,9 @@ def test_split_and_chunk_cut_an_axis() -> None:
     for got, want in zip(t.unbind(1), [A[:, 0], A[:, 1], A[:, 2]], strict=True):
         same(got, want)
     assert [part.shape for part in t[:0].chunk(2)] == [(0, 3, 4)] * 2
-    with pytest.raises(ShapeError, match="sum"):
-        t.split([1, 1], 1)
+    for sizes in ([1, 1], [4, -1]):
+        with pytest.raises(ShapeError, match="sum"):
+            t.split(sizes, 1)
 
 
 def test_roll_brings_back_what_leaves() -> None:
