@@ -67,7 +67,7 @@ UNARY = (
     "abs acos asin atan ceil cos cosh exp expm1 floor isfinite isinf isnan negative "
     "positive round sign signbit sin sinh square tan tanh trunc"
 )
-SAFE = {"acosh", "asinh", "atanh", "log", "log10", "log1p", "log2", "reciprocal", "sqrt"}
+SAFE = ("acosh", "asinh", "atanh", "log", "log10", "log1p", "log2", "reciprocal", "sqrt")
 BINARY = (
     "add atan2 copysign divide equal floor_divide greater greater_equal hypot less less_equal "
     "logaddexp maximum minimum multiply not_equal pow remainder subtract"
