@@ -31,8 +31,9 @@ FOLDER_LIMITS = {
     "array_api": 450,
 }
 # What is over its budget, and by how much at most. The nests of products and convolutions, the search
-# and kernels with several outputs have raised it; what remains to be paid is lowered here.
-DEBTS = {"frontend": 1830, "graph": 1173, "kernelize": 204, "lower": 2101, ".": 192, "core": 6370}
+# and kernels with several outputs have raised it, then the whole surface of tensors (frontend); what
+# remains to be paid is lowered here.
+DEBTS = {"frontend": 2932, "graph": 878, "kernelize": 32, "lower": 1574, ".": 231, "core": 6595}
 
 
 def complaints(sources: list[Source]) -> list[str]:
