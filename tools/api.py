@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -109,7 +110,8 @@ def signature(value: object, plain: object) -> str:
     except (TypeError, ValueError):
         return "(...)"
     kept = [each for each in found.parameters.values() if each.name not in ("self", "cls")]
-    return str(found.replace(parameters=kept)).replace("'", "")
+    text = str(found.replace(parameters=kept)).replace("'", "")
+    return re.sub(r"<[\w.]*\.(\w+) object at 0x\w+>", r"\1", text)
 
 
 def summary(value: object) -> str:
