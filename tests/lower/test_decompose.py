@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show_expression
@@ -265,7 +265,7 @@ def test_functions_of_all_floats_agree_with_the_reference(op: Op, dtype: DType) 
     node = x.alu(op)
     found = decompose(node, CPU)
     assert not {Op.EXP2, Op.LOG2, Op.SIN} & {part.op for part in found.toposort()}
-    limit = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 3e-7, "float64": 1e-15}[dtype.name]
+    limit = (6 if dtype.itemsize > 2 else 2) * 2.0 ** -EXACT_BITS[dtype.name]
     pairs = zip(evaluate(found, {x: values}), evaluate(node, {x: values}), strict=True)
     assert all(math.isclose(float(a), float(b), rel_tol=limit) for a, b in pairs)
 

@@ -27,6 +27,10 @@ FACTORS = (2, 3, 4, 5, 7, 8, 16)
 
 def random_plan(choose: random.Random, kernel: UOp, target: Target) -> Plan:
     """A plan that no heuristic would think of, but that must give the same values."""
+    if kernel.src[0].op is Op.SINK:
+        # Parts run one after the other, in one thread.
+        parts = [random_plan(choose, part, target) for part in kernel.src]
+        return Plan(parts=tuple([_in_one_thread(part) for part in parts]))
     plan = Plan(merged=_merged(choose, kernel), lanes=choose.choice((1, 4, 8)))
     in_place = Analysis(kernel, plan).in_place
     nest = root_nest(kernel, plan)
@@ -54,6 +58,11 @@ def random_plan(choose: random.Random, kernel: UOp, target: Target) -> Plan:
     plan = replace(plan, stored=_stored(choose, kernel, plan))
     grouped = _grouped(choose, kernel, plan) if vector is None else ()
     return replace(plan, grouped=grouped)
+
+
+def _in_one_thread(plan: Plan) -> Plan:
+    root = [transform for transform in plan.root if not isinstance(transform, Parallel)]
+    return replace(plan, root=tuple(root))
 
 
 def _tile(nest: Nest) -> int:
