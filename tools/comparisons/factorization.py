@@ -170,7 +170,8 @@ ROWS = (
         _FACTOR,
         method="cholesky",
         draw=_positive,
-        numpy=np.linalg.cholesky,
+        # Only one triangle is read, and both take the gradient.
+        numpy=lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2)) / 2),
         torch=lambda x: torch.linalg.cholesky(x),
     ),
     replace(

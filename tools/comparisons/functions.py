@@ -10,7 +10,7 @@ import numpy as np
 
 from tools.comparisons.draws import FLOATS, NUMBERS, Draw
 from tools.comparisons.elementwise import one, tensors
-from tools.comparisons.row import Row, Value, named
+from tools.comparisons.row import Reference, Row, Value, named
 
 
 def _powers(draw: Draw) -> tuple[Any, ...]:
@@ -30,27 +30,35 @@ def _reflected_power(x: Value, base: float) -> Value:
     return operator.pow(base, x)
 
 
+def _of_floats(function: Reference) -> Reference:
+    """The function, which numpy computes in float16 of bools and small integers."""
+    return lambda x: function(x if np.asarray(x).dtype.kind == "f" else np.float64(x))
+
+
 ANY = Row("", one, abs)
 INSIDE = Row("", lambda draw: (draw.tensor(None, -0.99, 0.99),), abs, dtypes=FLOATS)
 
 ROWS = (
     *named(
         {
-            "exp": np.exp,
-            "exp2": np.exp2,
-            "log": np.log,
-            "log2": np.log2,
-            "log10": np.log10,
-            "expm1": np.expm1,
-            "log1p": np.log1p,
-            "sqrt": np.sqrt,
-            "sin": np.sin,
-            "cos": np.cos,
-            "sinh": np.sinh,
-            "cosh": np.cosh,
-            "tanh": np.tanh,
-            "asinh": np.arcsinh,
-            "atan": np.arctan,
+            name: _of_floats(function)
+            for name, function in {
+                "exp": np.exp,
+                "exp2": np.exp2,
+                "log": np.log,
+                "log2": np.log2,
+                "log10": np.log10,
+                "expm1": np.expm1,
+                "log1p": np.log1p,
+                "sqrt": np.sqrt,
+                "sin": np.sin,
+                "cos": np.cos,
+                "sinh": np.sinh,
+                "cosh": np.cosh,
+                "tanh": np.tanh,
+                "asinh": np.arcsinh,
+                "atan": np.arctan,
+            }.items()
         },
         ANY,
     ),
