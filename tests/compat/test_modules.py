@@ -43,7 +43,7 @@ QUICK = {"archives", "environment_flags", "helper_functions", "rewriting"}
 )
 def test_a_program_for_tinygrad_prints_what_it_should(name):
     expected = (PROGRAMS / f"{name}.out").read_text()
-    assert output_of(str(PROGRAMS / f"{name}.py"), DEV="CPU") == expected
+    assert output_of(str(PROGRAMS / f"{name}.py"), DEV="") == expected
 
 
 def test_all_public_names_are_kernelets_own(tmp_path):
