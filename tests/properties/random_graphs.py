@@ -16,7 +16,7 @@ from kernelet.graph.infer import Shape
 from kernelet.graph.ops import MOVEMENT, OP_TABLE, Op
 from kernelet.graph.uop import ReduceArg, UOp
 from tests.properties.graph_runs import Problem, Values
-from tests.reference.evaluate import evaluate
+from tests.reference.evaluate import Evaluator
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 19, 24, 31, 32, 33, 37, 64, 67, 100)
 DTYPES = (
@@ -37,7 +37,7 @@ class RandomGraph:
         self.random = random.Random(seed)
         self.most = most
         self.problem = Problem([])
-        self.known: dict[UOp, Values] = {}
+        self.evaluator = Evaluator({})
         self.nodes: list[UOp] = []
         self.rough: set[UOp] = set()
         # The newest state of written memory; older states are read, but not written again.
@@ -80,7 +80,7 @@ class RandomGraph:
             return self.keep(UOp(Op.RESHAPE, dtype, (count,), shape))
         elements = [self.element(dtype) for _ in range(math.prod(shape))]
         node = self.problem.leaf(dtype, elements)
-        self.known[node] = elements
+        self.evaluator.known[node] = elements
         self.newest[node] = node
         if shape != (len(elements),):
             node = UOp(Op.RESHAPE, dtype, (node,), shape)
@@ -88,11 +88,7 @@ class RandomGraph:
 
     def value(self, node: UOp) -> Values:
         """The elements of a node; each node is evaluated once."""
-        for below in node.toposort():
-            if below not in self.known:
-                sources = {source: self.known[source] for source in below.src}
-                self.known[below] = evaluate(below, sources)
-        return self.known[node]
+        return self.evaluator.value(node)
 
     def keep(self, node: UOp) -> UOp:
         """Note a node and whether rounding may have touched it."""

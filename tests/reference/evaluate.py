@@ -48,11 +48,11 @@ def evaluate(node: UOp, bindings: Bindings | None = None) -> Values:
 
 def evaluate_all(nodes: Iterable[UOp], bindings: Bindings | None = None) -> list[Values]:
     """`evaluate` for several nodes, with common work done once."""
-    evaluator = _Evaluator(bindings or {})
+    evaluator = Evaluator(bindings or {})
     return [evaluator.value(node) for node in nodes]
 
 
-class _Evaluator:
+class Evaluator:
     """Values found so far, for one set of bindings."""
 
     def __init__(self, bindings: Bindings) -> None:
@@ -220,11 +220,12 @@ def elementwise(node: UOp, sources: Sequence[Sequence[Scalar]]) -> Values:
 
 def round_all(dtype: DType, values: Values) -> Values:
     """Each value as an element of `dtype` holds it."""
-    if dtype.scalar is dtypes.float32 and all(isinstance(value, float) for value in values):
-        layout = f"<{len(values)}f"
+    single = dtype.scalar is dtypes.float32 and all(isinstance(value, float) for value in values)
+    if single or dtype.is_integer:
+        layout = f"<{len(values)}{dtype.code}"
         try:
             return list(struct.unpack(layout, struct.pack(layout, *values)))
-        except OverflowError:
+        except (OverflowError, struct.error):  # one is out of range, or not a whole number
             pass
     return [round_to(dtype, value) for value in values]
 
