@@ -64,8 +64,9 @@ class Activations(Functions):
 
     def sigmoid(self) -> Self:
         """``1 / (1 + np.exp(-x))``."""
-        value = self._floating()
-        return ((-value).exp() + 1).reciprocal()._known_as("sigmoid", value)
+        wide = self._widened()
+        found = ((-wide).exp() + 1).reciprocal()._known_as("sigmoid", wide)
+        return found.cast(self._floating().dtype)
 
     def logsigmoid(self) -> Self:
         """``np.log(sigmoid(x))`` without loss."""

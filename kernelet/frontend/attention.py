@@ -47,10 +47,7 @@ class Attention(LinearAlgebra, Random):
         if is_causal:
             query, place = scores._positions(scores.ndim - 2), scores._positions(scores.ndim - 1)
             scores = (query < place).where(-math.inf, scores)
-        if attn_mask is None:
-            weights = scores.softmax(-1)
-        else:
-            weights = scores.masked_softmax(attn_mask)
+        weights = scores.softmax(-1) if attn_mask is None else scores.masked_softmax(attn_mask)
         weights = weights.dropout(dropout_p) if dropout_p else weights
         return weights._multiplied(value, kind).cast(kind)
 
@@ -73,10 +70,8 @@ class Attention(LinearAlgebra, Random):
         Zeros, with gradient 0, where nothing is left.
         """
         wide = self._widened()
-        if mask.dtype.is_bool:
-            left = mask.where(wide, -math.inf)
-        else:
-            left = wide + mask.cast(wide.dtype)
+        is_kept = mask.dtype.is_bool
+        left = mask.where(wide, -math.inf) if is_kept else wide + mask.cast(wide.dtype)
         axes = left.axes(axis)
         exponential = (left - left._peak(axes)).exp()
         total = exponential._fold(Op.ADD, axes, True)

@@ -18,8 +18,15 @@ from typing import Self
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
-from kernelet.frontend.primitives import DTypeLike, as_dtype, known, show_dim, show_shape
-from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.frontend.primitives import (
+    DTypeLike,
+    accumulator_dtype,
+    as_dtype,
+    known,
+    show_dim,
+    show_shape,
+)
+from kernelet.frontend.reduction import sum_dtype
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 
@@ -150,17 +157,13 @@ class Convolution(Pooling):
 
     def _spread(self, strides: Sequence[int]) -> Self:
         """`stride` - 1 zeros between the elements of each of the last axes."""
-        if all(stride == 1 for stride in strides):
-            return self
-        keep = self.ndim - len(strides)
-        batch, space = self.shape[:keep], [known(dim) for dim in self.shape[keep:]]
-        pairs = [side for dim in space for side in (dim, 1)]
-        pads = [pad for stride in strides for pad in ((0, 0), (0, stride - 1))]
-        apart = self._reshape((*batch, *pairs))._pad((*((0, 0),) * keep, *pads))
-        sides = list(zip(space, strides, strict=True))
-        flat = apart._reshape((*batch, *(dim * stride for dim, stride in sides)))
-        ends = [(0, (dim - 1) * stride + 1) for dim, stride in sides]
-        return flat._shrink((*((0, dim) for dim in batch), *ends))
+        result = self
+        for axis, stride in enumerate(strides, self.ndim - len(strides)):
+            lead, size, last = result.shape[:axis], known(self.shape[axis]), self.shape[axis + 1 :]
+            apart = result._reshape((*lead, size, 1, *last))._beside_zeros(axis + 1, 0, stride - 1)
+            result = apart._reshape((*lead, size * stride, *last))
+            result = result._slice(axis, 0, (size - 1) * stride + 1)
+        return result
 
     # ---- pixels and channels ----
 

@@ -18,6 +18,7 @@ from kernelet.frontend.movement import flat_shape
 from kernelet.frontend.primitives import (
     DeviceLike,
     DTypeLike,
+    accumulator_dtype,
     as_dtype,
     is_scalar,
     scalar_dtype,
@@ -93,7 +94,7 @@ class Creation(Elementwise):
         count = max(math.ceil((stop - start) / step), 0)
         whole = not any(isinstance(value, float) for value in (start, stop, step))
         kind = dtype_of(options, scalar_dtype(max(abs(start), abs(stop)) if whole else 0.5))
-        work = dtypes.float32 if kind.is_float and kind.itemsize < 4 else kind
+        work = accumulator_dtype(kind)
         if kind.is_bool or not (kind.is_float or whole):
             work = dtypes.default_float
         values = cls._arange(count, work)
@@ -122,7 +123,7 @@ class Creation(Elementwise):
         kind = dtype_of(options)
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps. Give at least 0.")
-        work = kind if kind.is_float and kind.itemsize >= 4 else dtypes.default_float
+        work = accumulator_dtype(kind if kind.is_float else dtypes.default_float)
         place = cls._arange(steps, work)
         values = place * ((stop - start) / max(steps - 1, 1)) + float(start)
         if steps > 1:

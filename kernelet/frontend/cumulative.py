@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes
-from kernelet.frontend.reduction import Reduction, accumulator_dtype, sum_dtype
+from kernelet.frontend.primitives import accumulator_dtype
+from kernelet.frontend.reduction import Reduction, sum_dtype
 from kernelet.graph.ops import Op
 
 _BLOCK = 16
@@ -34,12 +35,12 @@ _TensorT = TypeVar("_TensorT", bound="Cumulative")
 
 @dataclass(frozen=True, slots=True)
 class _Scan(Generic[_TensorT]):
-    """How elements combine: `fold` reduces the last axis, `identity` changes nothing."""
+    """How elements combine: `fold` reduces an axis, `identity` changes nothing."""
 
-    fold: Callable[[_TensorT], _TensorT]
+    fold: Callable[[_TensorT, int], _TensorT]
     combine: Callable[[_TensorT, _TensorT], _TensorT]
     identity: Scalar
-    op: Op = Op.ADD
+    op: Op | None = None  # of the reduction, where it is one
 
 
 class Cumulative(Reduction):
@@ -49,7 +50,7 @@ class Cumulative(Reduction):
 
     def cumsum(self, axis: int = 0, *, dim: int | None = None) -> Self:
         """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
-        scan: _Scan[Self] = _Scan(_folding(Op.ADD), operator.add, 0)
+        scan: _Scan[Self] = _Scan(_folding(Op.ADD), operator.add, 0, Op.ADD)
         return self._accumulated(scan, axis if dim is None else dim)
 
     def cumprod(self, axis: int = 0, *, dim: int | None = None) -> Self:
@@ -65,9 +66,11 @@ class Cumulative(Reduction):
         """``log(cumsum(exp(x)))`` without overflow."""
         wanted = self._floating().dtype
         scan: _Scan[Self] = _Scan(
-            lambda rows: rows.logsumexp(-1), lambda left, right: left.logaddexp(right), -math.inf
+            lambda rows, axis: rows.logsumexp(axis),
+            lambda left, right: left.logaddexp(right),
+            -math.inf,
         )
-        return self._widened()._scan_axis(scan, axis if dim is None else dim).cast(wanted)
+        return self._widened()._running(scan, axis if dim is None else dim).cast(wanted)
 
     def _running_max(self, axis: int) -> Self:
         if self.dtype.is_bool:
@@ -82,11 +85,12 @@ class Cumulative(Reduction):
         place = self.axis(axis)
         if self.ndim == 0 or 0 in self.shape:
             return self
-        found = self._in_parts(scan, place)
-        if scan.op is not Op.MUL or not self.dtype.is_float:
-            return found
+        if scan.op in (Op.ADD, Op.MAX) or not self.dtype.is_float:
+            return self._in_parts(scan, place)
         # The derivative of the blocks takes less work than that of the formula.
-        return found._known_as("identity", self._scan_axis(scan, place))
+        blocks = self.movedim(place, -1)._scan_last(scan).movedim(-1, place)
+        is_pass = scan.op is Op.MUL
+        return self._in_parts(scan, place)._known_as("identity", blocks) if is_pass else blocks
 
     def _in_parts(self, scan: _Scan[Self], axis: int) -> Self:
         """A long axis alone is cut into parts to work on side by side, to which is added later."""
@@ -99,7 +103,7 @@ class Cumulative(Reduction):
         shape = self.shape
         assert isinstance(size, int)
         cut = self._reshape((*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
-        before = cut._fold(scan.op, (axis + 1,), True)._folded(scan, axis, True)
+        before = scan.fold(cut, axis + 1).unsqueeze(axis + 1)._folded(scan, axis, True)
         return scan.combine(cut._folded(scan, axis + 1, False), before)._reshape(shape)
 
     def _folded(self, scan: _Scan[Self], axis: int, strict: bool) -> Self:
@@ -110,37 +114,23 @@ class Cumulative(Reduction):
         seen = self._arange(length)._reshape((length, *ones)) < (row if strict else row + 1)
         rows = self._reshape((*first, 1, length, *last))._expand((*first, length, length, *last))
         masked = seen.where(rows, self._full(scan.identity, (), self.dtype))
-        return masked._fold(scan.op, (axis + 1,), False)
-
-    def _scan_axis(self, scan: _Scan[Self], axis: int) -> Self:
-        place = self.axis(axis)
-        if self.ndim == 0 or 0 in self.shape:
-            return self
-        return self.movedim(place, -1)._scan_last(scan).movedim(-1, place)
+        return scan.fold(masked, axis + 1)
 
     def _scan_last(self, scan: _Scan[Self], strict: bool = False) -> Self:
         """The scan over the last axis; `strict` leaves out the element itself."""
         *batch, length = self.shape
         if not isinstance(length, int) or length <= _UNBLOCKED:
-            return self._scan_block(scan, strict)
+            return self._folded(scan, len(batch), strict)
         blocks = -(-length // _BLOCK)
         rest = blocks * _BLOCK - length
         whole = self.pad([*(None for _ in batch), (0, rest)], value=scan.identity)
         cut = whole._reshape((*batch, blocks, _BLOCK))
-        before = scan.fold(cut)._scan_last(scan, strict=True)
+        before = scan.fold(cut, len(batch) + 1)._scan_last(scan, strict=True)
         before = before._reshape((*before.shape, 1))
-        flat = scan.combine(cut._scan_block(scan, strict), before)
+        flat = scan.combine(cut._folded(scan, len(batch) + 1, strict), before)
         return flat._reshape((*batch, blocks * _BLOCK))._slice(len(batch), 0, length)
 
-    def _scan_block(self, scan: _Scan[Self], strict: bool) -> Self:
-        """Each element of the last axis folds the part of the axis up to it."""
-        *batch, length = self.shape
-        row, column = self._arange(length)._reshape((length, 1)), self._arange(length)
-        seen = column < row if strict else column < row + 1
-        rows = self._reshape((*batch, 1, length))._expand((*batch, length, length))
-        return scan.fold(seen.where(rows, self._full(scan.identity, (), self.dtype)))
 
-
-def _folding(op: Op) -> Callable[[_TensorT], _TensorT]:
-    """A reduction of the last axis."""
-    return lambda rows: rows._fold(op, (rows.ndim - 1,), False)
+def _folding(op: Op) -> Callable[[_TensorT, int], _TensorT]:
+    """A reduction of an axis."""
+    return lambda rows, axis: rows._fold(op, (axis,), False)

@@ -85,9 +85,7 @@ class Elementwise(Primitives):
             return left._quotient(right).trunc()
         left, right = left._counting(), right._counting()
         quotient, rest = left._alu(Op.IDIV, right), left._alu(Op.MOD, right)
-        below_zero = left._below(0)._alu(Op.CMPNE, right._below(0))
-        inexact = rest._alu(Op.CMPNE, rest._constant(0))._alu(Op.AND, below_zero)
-        return inexact.where(quotient + 1, quotient)
+        return (rest.ne(0) & quotient._below(0)).where(quotient + 1, quotient)
 
     def _quotient(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """Division of floats; the divisor is inverted before it is repeated."""
@@ -114,18 +112,21 @@ class Elementwise(Primitives):
 
     def _division(self, divisor: Self) -> tuple[Self, Self]:
         """The quotient of floats, rounded down, and the rest."""
+        kind, self, divisor = self.dtype, self._widened(), divisor._widened()
         quotient = self._alu(Op.MUL, divisor._alu(Op.RECIPROCAL)).floor()
         rest = self._fits_in(divisor).where(self, self - quotient * divisor)
         # The quotient is rounded, so the rest can fall one divisor to the wrong side of zero.
         wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, divisor._below(0))
         quotient = self.abs().eq(math.inf).where(math.nan, wrong.where(quotient - 1, quotient))
-        return quotient, wrong.where(rest + divisor, rest)
+        return quotient.cast(kind), wrong.where(rest + divisor, rest).cast(kind)
 
     def fmod(self, other: Self | Scalar) -> Self:
         """The rest with the sign of the dividend; ``np.fmod(x, other)``."""
         left, right = self._matched(other, "fmod")
-        rest = left - left.div(right, rounding_mode="trunc") * right
-        return left._fits_in(right).where(left, rest) if left.dtype.is_float else rest
+        if not left.dtype.is_float:
+            return left - left.div(right, rounding_mode="trunc") * right
+        rest = left.abs()._division(right.abs())[1]
+        return (left < 0).where(-rest, rest)
 
     def _fits_in(self, divisor: Self) -> Self:
         """Whether a number is divided by an infinite one."""
@@ -248,7 +249,7 @@ class Elementwise(Primitives):
         if not self.dtype.is_float:
             return self
         if decimals:
-            return (self * 10.0**decimals).round() / 10.0**decimals
+            return ((self._widened() * 10.0**decimals).round() / 10.0**decimals).cast(self.dtype)
         low = self.floor()
         fraction = self - low
         half = low * 0.5
@@ -438,16 +439,9 @@ class Elementwise(Primitives):
 
     __add__, __sub__, __mul__, __truediv__ = add, sub, mul, div
     __floordiv__, __mod__, __lshift__, __rshift__ = floordiv, mod, lshift, rshift
-    __radd__, __rsub__, __rmul__ = (
-        reversed_operator(add),
-        reversed_operator(sub),
-        reversed_operator(mul),
-    )
-    __rtruediv__, __rfloordiv__, __rmod__ = (
-        reversed_operator(div),
-        reversed_operator(floordiv),
-        reversed_operator(mod),
-    )
+    __radd__, __rsub__ = reversed_operator(add), reversed_operator(sub)
+    __rmul__, __rtruediv__ = reversed_operator(mul), reversed_operator(div)
+    __rfloordiv__, __rmod__ = reversed_operator(floordiv), reversed_operator(mod)
     __and__ = __rand__ = bitwise_and
     __or__ = __ror__ = bitwise_or
     __xor__ = __rxor__ = bitwise_xor

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kernelet.base.dtype import dtypes, round_to
 from kernelet.base.errors import GradientError
 from kernelet.base.helpers import argsort
+from kernelet.frontend.primitives import accumulator_dtype
 from kernelet.graph.movement import product_of, subtract_dims
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp
@@ -200,7 +201,7 @@ def _moved(op: Op, node: UOp, arg: object) -> UOp:
 
 def _sum(node: UOp, axes: Sequence[int]) -> UOp:
     """A sum that keeps its axes; floats of 8 and 16 bits add up in float32."""
-    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize < 4 else node.dtype
+    wide = accumulator_dtype(node.dtype)
     arg = ReduceArg(Op.ADD, tuple(axes))
     return UOp(Op.REDUCE, wide, (node.cast(wide),), arg).cast(node.dtype)
 

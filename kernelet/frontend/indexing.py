@@ -23,6 +23,7 @@ from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.gradient import inverse_view
 from kernelet.frontend.primitives import (
     Primitives,
+    accumulator_dtype,
     broadcast_shape,
     check_choice,
     is_scalar,
@@ -30,7 +31,6 @@ from kernelet.frontend.primitives import (
     show_dim,
     show_shape,
 )
-from kernelet.frontend.reduction import accumulator_dtype
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import add_dims, subtract_dims
 from kernelet.graph.ops import Op

@@ -112,12 +112,10 @@ class Interpolation(Pooling):
         low, wide = top // bottom, self._widened()
         share = (top - low * bottom).cast(wide.dtype) / bottom
         share = share._reshape((size, *(1,) * (self.ndim - axis - 1)))
-        taps = [
-            weight * wide.index_select(axis, (low + offset).clamp(0, length - 1))
-            for offset, weight in (
-                _cubic_weights(share) if is_cubic else ((0, 1 - share), (1, share))
-            )
-        ]
+        weights = _cubic_weights(share) if is_cubic else [(0, 1 - share), (1, share)]
+        places = [(low + offset).clamp(0, length - 1) for offset, _ in weights]
+        pairs = zip(weights, places, strict=True)
+        taps = [weight * wide.index_select(axis, place) for (_, weight), place in pairs]
         return sum(taps[1:], taps[0]).cast(self._floating().dtype)
 
 

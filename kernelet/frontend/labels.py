@@ -17,8 +17,15 @@ from kernelet.base.dtype import promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.movement import quotient, tensor_list
-from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_dim, show_shape
-from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.frontend.primitives import (
+    DTypeLike,
+    accumulator_dtype,
+    as_dtype,
+    product,
+    show_dim,
+    show_shape,
+)
+from kernelet.frontend.reduction import sum_dtype
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.ops import Op
 

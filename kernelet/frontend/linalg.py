@@ -17,13 +17,14 @@ from kernelet.frontend.elementwise import reversed_operator
 from kernelet.frontend.labels import Equation, Label, Labels
 from kernelet.frontend.primitives import (
     DTypeLike,
+    accumulator_dtype,
     as_dtype,
     broadcast_shape,
     product,
     show_dim,
     show_shape,
 )
-from kernelet.frontend.reduction import accumulator_dtype, sum_dtype
+from kernelet.frontend.reduction import sum_dtype
 from kernelet.graph.ops import Op
 
 
@@ -70,21 +71,24 @@ class LinearAlgebra(Labels):
 
     def mm(self, other: Self) -> Self:
         """The product of two matrices; PyTorch's name."""
-        _check_ndim("mm", self, 2)
-        _check_ndim("mm", other, 2)
-        return self.matmul(other)
+        return self._of_ndims("mm", 2, other, 2)
 
     def bmm(self, other: Self) -> Self:
         """The products of two lists of matrices; PyTorch's name."""
-        _check_ndim("bmm", self, 3)
-        _check_ndim("bmm", other, 3)
-        return self.matmul(other)
+        return self._of_ndims("bmm", 3, other, 3)
 
     def mv(self, vector: Self) -> Self:
         """A matrix times a vector; PyTorch's name."""
-        _check_ndim("mv", self, 2)
-        _check_ndim("mv", vector, 1)
-        return self.matmul(vector)
+        return self._of_ndims("mv", 2, vector, 1)
+
+    def _of_ndims(self, call: str, left: int, other: Self, right: int) -> Self:
+        """`matmul` of operands that must have so many axes."""
+        if (self.ndim, other.ndim) != (left, right):
+            raise ShapeError(
+                f"{call}: {show_shape(self.shape)} with {show_shape(other.shape)}: they must have "
+                f"{left} and {right} axes. Use matmul, which takes any number of axes."
+            )
+        return self.matmul(other)
 
     def addmm(self, left: Self, right: Self, *, beta: float = 1, alpha: float = 1) -> Self:
         """``beta * x + alpha * (left @ right)``."""
@@ -174,11 +178,3 @@ def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:
             "Make them equal, or transpose one of the two."
         )
     broadcast_shape(left.shape[:-2], right.shape[:-2], name=f"matmul of {shapes}")
-
-
-def _check_ndim(call: str, tensor: LinearAlgebra, ndim: int) -> None:
-    if tensor.ndim != ndim:
-        raise ShapeError(
-            f"{call}: an operand has shape {show_shape(tensor.shape)} and must have {ndim} axes. "
-            "Use matmul, which takes any number of axes."
-        )

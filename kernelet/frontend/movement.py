@@ -188,10 +188,9 @@ class Movement(Elementwise):
         if dim is None:
             return self.flatten().repeat_interleave(repeats, 0)
         axis = self.axis(dim)
-        before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
-        split = self._reshape((*before, size, 1, *after))
-        grown = split._expand((*before, size, repeats, *after))
-        return grown.reshape((*before, product((size, repeats)), *after))
+        after = self.shape[axis + 1 :]
+        grown = self.unsqueeze(axis + 1)._expand((*self.shape[: axis + 1], repeats, *after))
+        return grown.flatten(axis, axis + 1)
 
     # ---- more and fewer elements ----
 
@@ -348,9 +347,8 @@ class Movement(Elementwise):
         filled = [part for part in parts if part.shape[axis] != 0] or parts[:1]
         for part in filled:
             end = add_dims(begin, part.shape[axis])
-            pads: list[tuple[Dim, Dim]] = [(0, 0)] * first.ndim
-            pads[axis] = (begin, subtract_dims(total, end))
-            placed.append(part.cast(dtype)._pad(tuple(pads)))
+            after = subtract_dims(total, end)
+            placed.append(part.cast(dtype)._beside_zeros(axis, begin, after))
             begin = end
         return _combine(placed, Op.OR if dtype.is_bool else Op.ADD)
 
@@ -445,7 +443,7 @@ class Movement(Elementwise):
         lead = x.shape[:-2]
         x = x._slice(x.ndim - 2, down, down + length)._slice(x.ndim - 1, right, right + length)
         # Rows one element longer than wide: the diagonal becomes a column.
-        x = x._reshape((*lead, length * length))._pad((*((0, 0),) * len(lead), (0, length)))
+        x = x._reshape((*lead, length * length))._beside_zeros(len(lead), 0, length)
         x = x._reshape((*lead, length, length + 1))._slice(len(lead) + 1, 0, 1)
         return x._reshape((*lead, length))
 
@@ -461,17 +459,17 @@ class Movement(Elementwise):
         """Every `step`-th element along an axis."""
         size = self._known_size(axis, "a slice with a step")
         count = ceiling_divide(size, step)
-        pads: list[tuple[Dim, Dim]] = [(0, 0)] * self.ndim
-        pads[axis] = (0, count * step - size)
         before, after = self.shape[:axis], self.shape[axis + 1 :]
-        node = self.uop
-        if count * step != size:
-            node = UOp(Op.PAD, self.dtype, (node,), tuple(pads))
-        node = UOp(Op.RESHAPE, self.dtype, (node,), (*before, count, step, *after))
-        whole = tuple((0, dim) for dim in node.shape)
-        bounds = (*whole[: axis + 1], (0, 1), *whole[axis + 2 :])
-        node = UOp(Op.SHRINK, self.dtype, (node,), bounds)
-        return self._wrap_view(UOp(Op.RESHAPE, self.dtype, (node,), (*before, count, *after)))
+        rows = self._beside_zeros(axis, 0, count * step - size)
+        rows = rows._reshape((*before, count, step, *after))
+        # One view of this tensor, with its padding: a write goes through all of it.
+        return self._wrap_view(rows._slice(axis + 1, 0, 1)._reshape((*before, count, *after)).uop)
+
+    def _beside_zeros(self, axis: int, before: Dim, after: Dim) -> Self:
+        """With zeros before and after one axis."""
+        pads: list[tuple[Dim, Dim]] = [(0, 0)] * self.ndim
+        pads[axis] = (before, after)
+        return self._pad(tuple(pads))
 
     def meshgrid(
         self, *others: Self | Sequence[Self], indexing: Literal["ij", "xy"] = "ij"

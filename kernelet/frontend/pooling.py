@@ -322,8 +322,8 @@ class Pooling(Indexing):
         """
         result = self._widened()
         for axis, size in self._piece_counts("adaptive_avg_pool2d", output_size):
-            inside = result._pieces(axis, size)
-            total = inside.where(result._piece_rows(axis), 0.0)._fold(Op.ADD, (self.ndim,), False)
+            inside, rows = result._pieces(axis, size)
+            total = inside.where(rows, 0.0)._fold(Op.ADD, (self.ndim,), False)
             result = (total / inside.sum(-1).cast(result.dtype)).movedim(-1, axis)
         return result.cast(self._floating().dtype)
 
@@ -331,8 +331,8 @@ class Pooling(Indexing):
         """The greatest element of each of `output_size` pieces; None keeps an axis."""
         result = self
         for axis, size in self._piece_counts("adaptive_max_pool2d", output_size):
-            rows = result._pieces(axis, size).where(result._piece_rows(axis), self.dtype.min)
-            result = rows.max(-1).movedim(-1, axis)
+            inside, rows = result._pieces(axis, size)
+            result = inside.where(rows, self.dtype.min).max(-1).movedim(-1, axis)
         return result
 
     def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
@@ -343,17 +343,13 @@ class Pooling(Indexing):
         wanted = enumerate(zip(sizes, lengths, strict=True), first)
         return [(axis, size) for axis, (size, old) in wanted if size is not None and size != old]
 
-    def _pieces(self, axis: int, size: int) -> Self:
-        """(size, length): whether an element of the axis is in a piece."""
+    def _pieces(self, axis: int, size: int) -> tuple[Self, Self]:
+        """(size, length): whether an element of the axis is in a piece; the axis as the last one."""
         length = known(self.shape[axis])
         piece = self._arange(size)._reshape((size, 1))
         begin, end = piece * length // size, ((piece + 1) * length + (size - 1)) // size
         place = self._arange(length)
-        return (place < end) & ~(place < begin)
-
-    def _piece_rows(self, axis: int) -> Self:
-        """The axis moved to the end, behind a new axis of size 1."""
-        return self.movedim(axis, -1).unsqueeze(-2)
+        return (place < end) & ~(place < begin), self.movedim(axis, -1).unsqueeze(-2)
 
 
 def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:

@@ -72,6 +72,15 @@ def promote_scalar(dtype: DType, value: Scalar) -> DType:
     return scalar_dtype(value) if dtype.is_bool else dtype
 
 
+def accumulator_dtype(dtype: DType) -> DType:
+    """The type that sums and functions of `dtype` are computed in: float32 at least.
+
+    >>> accumulator_dtype(dtypes.bfloat16), accumulator_dtype(dtypes.int64)
+    (dtypes.float32, dtypes.int64)
+    """
+    return dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
+
+
 def product(dims: Sequence[Dim]) -> Dim:
     """The number of elements in a box with these sides."""
     return product_of(tuple(dims))
@@ -369,3 +378,7 @@ class Primitives(ABC):
     def _floating(self) -> Self:
         """This tensor if it has floats, else its values as floats of the default type."""
         return self if self.dtype.is_float else self.cast(dtypes.default_float)
+
+    def _widened(self) -> Self:
+        """Floats, of at least 32 bits."""
+        return self._floating().cast(accumulator_dtype(self._floating().dtype))

@@ -26,7 +26,7 @@ from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
-from kernelet.frontend.primitives import DeviceLike, product, show_shape
+from kernelet.frontend.primitives import DeviceLike, accumulator_dtype, product, show_shape
 from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
@@ -235,7 +235,8 @@ class Random(Sorting, Creation):
     ) -> Self:
         """Uniform numbers in low <= x < high; ``np.random.uniform(low, high, shape)``."""
         kind = dtype_of(options)
-        work = kind if kind.is_float else dtypes.default_float
+        # Numbers of few bits are rounded once, or they might leave the limits.
+        work = accumulator_dtype(kind if kind.is_float else dtypes.default_float)
         numbers = cls._uniform(checked_shape(shape), work, options.get("device"))
         return (numbers * (high - low) + low).cast(kind)._created(options)
 
@@ -298,13 +299,12 @@ class Random(Sorting, Creation):
                 f"multinomial: {num_samples} samples of weights of shape "
                 f"{show_shape(self.shape)}. Give one or two axes, and at least 1 sample."
             )
-        weights = self.cast(dtypes.float32)
-        weights = weights if self.ndim == 2 else weights.unsqueeze(0)
-        rows, classes = weights.shape
+        rows, classes = (1, *self.shape)[-2:]
+        weights = self.cast(dtypes.float32)._reshape((rows, 1, classes))
         rounds = num_samples if replacement else 1
         chance = self._uniform((rows, rounds, classes), dtypes.float32, self.uop.device)
         # The greatest of log(u) / weight is at each index as often as its weight says.
-        keys = (chance + 2.0**-25).log() / weights.unsqueeze(1)
+        keys = (chance + 2.0**-25).log() / weights
         if replacement or num_samples == 1:
             found = keys.argmax(-1)
         else:

@@ -16,7 +16,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.functions import Functions
 from kernelet.frontend.movement import Movement
-from kernelet.frontend.primitives import DTypeLike, as_dtype, product, show_shape
+from kernelet.frontend.primitives import DTypeLike, accumulator_dtype, as_dtype, product, show_shape
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -42,15 +42,6 @@ def sum_dtype(dtype: DType) -> DType:
     return dtypes.uint32 if dtype.is_unsigned else dtypes.int32
 
 
-def accumulator_dtype(dtype: DType) -> DType:
-    """The type that sums of `dtype` are kept in: floats of 8 and 16 bits add up in float32.
-
-    >>> accumulator_dtype(dtypes.bfloat16), accumulator_dtype(dtypes.int64)
-    (dtypes.float32, dtypes.int64)
-    """
-    return dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
-
-
 def either(axis: Axes, dim: Axes) -> Axes:
     """The axes under whichever of the two names they were given."""
     return axis if dim is None else dim
@@ -67,10 +58,6 @@ class Reduction(Movement, Functions):
         """REDUCE; the axes go away unless `keepdim`."""
         result = self._reduce(op, axes)
         return result if keepdim else result.squeeze(axes)
-
-    def _widened(self) -> Self:
-        """Floats, of at least 32 bits."""
-        return self._floating().cast(accumulator_dtype(self._floating().dtype))
 
     def _number(self, value: Dim, dtype: DType) -> Self:
         """A size as a tensor of shape ()."""

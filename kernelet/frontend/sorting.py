@@ -152,14 +152,11 @@ class Sorting(Indexing):
             bits = values.eq(0).where(0.0, values).bitcast(signed)
             key = (bits < 0).where(bits ^ signed.max, bits)
             key = values.isnan().where(int(signed.max), key)
-        elif values.dtype is dtypes.uint64:
-            key = (values ^ (1 << 63)).bitcast(dtypes.int64)
-        elif values.dtype is dtypes.uint32:
-            key = values.cast(dtypes.int64) - (1 << 31)
         else:
             key = values.cast(dtypes.int64)
-        key = ~key if descending else key
-        key = key.cast(dtypes.int64)
+            if values.dtype.is_unsigned:
+                key = key - (1 << (8 * values.dtype.itemsize - 1))
+        key = (~key if descending else key).cast(dtypes.int64)
         if values.dtype.itemsize < 8:
             return [key]
         return [(key & ((1 << 32) - 1)) - (1 << 31), key >> 32]
@@ -174,12 +171,11 @@ class Sorting(Indexing):
             return self._sorted_by_counting()
         columns, rows = _column_shape(length)
         *batch, _ = self.shape
-        lead = ((0, 0),) * len(batch)
         missing = columns * rows - length
         # Fillers differ from each other and from those that an outer call has put in.
         place = self._arange(length + missing, dtypes.int64)
         filler = place + (int(dtypes.int64.max) - (_DEPTHS - depth) * (1 << _FILLER_BITS))
-        padded = (place < length).where(self._pad((*lead, (0, missing))), filler)
+        padded = (place < length).where(self._beside_zeros(len(batch), 0, missing), filler)
         result = padded._columnsort(columns, rows, counted, depth + 1)
         return result._slice(len(batch), 0, length)
 

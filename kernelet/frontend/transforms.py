@@ -9,7 +9,7 @@ are those of JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce, wraps
 from operator import add
 from typing import Any
@@ -299,8 +299,9 @@ def checkpoint(function: Function) -> Function:
         other = {id(part): part.clone() for part in tensors[:1]}
         if computed:
             other = {name: _same_memory(part) for name, part in stored.items()}
-        value = function(*_exchanged(arguments, stored), **options)
-        later = iter(tensors_in(function(*_exchanged(arguments, other), **options)))
+        value = function(*[exchanged(each, stored) for each in arguments], **options)
+        again = [exchanged(each, other) for each in arguments]
+        later = iter(tensors_in(function(*again, **options)))
 
         def linked(part: Tensor) -> Tensor:
             sources = (part.uop, next(later).uop)
@@ -309,10 +310,6 @@ def checkpoint(function: Function) -> Function:
         return for_each_tensor(value, linked)
 
     return recomputed
-
-
-def _exchanged(values: Sequence[object], others: Mapping[int, Tensor]) -> list[object]:
-    return [exchanged(value, others) for value in values]
 
 
 def _same_memory(tensor: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import final
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ShapeError
-from kernelet.frontend.reduction import accumulator_dtype
+from kernelet.frontend.primitives import accumulator_dtype
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import filled
 

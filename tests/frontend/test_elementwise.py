@@ -235,3 +235,21 @@ def test_numbers_take_the_place_of_nan_and_infinities() -> None:
     assert Tensor(x).nan_to_num(7.0, 8.0, -9.0).tolist() == [7.0, 8.0, -9.0, 1.5]
     assert Tensor(x, dtype="float16").nan_to_num().tolist() == [0.0, 65504.0, -65504.0, 1.5]
     assert Tensor([1, 2]).nan_to_num().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4m3", "fp8e5m2", "float16", "bfloat16"])
+def test_rests_of_narrow_floats_are_exact(dtype: str) -> None:
+    """The quotient has more digits than the type; the rest has not."""
+    x, y = (
+        Tensor([3.5, -3.5, 0.3125, 208.0]).cast(dtype),
+        Tensor([0.875, -1.25, 0.125, 3.0]).cast(dtype),
+    )
+    first, second = x.numpy().astype(float), y.numpy().astype(float)
+    assert (x % y).cast("float64").tolist() == np.mod(first, second).tolist()
+    assert x.fmod(y).cast("float64").tolist() == np.fmod(first, second).tolist()
+    quotients = Tensor(np.floor(first / second)).cast(dtype)
+    assert (x // y).tolist() == quotients.tolist()
+
+
+def test_narrow_floats_are_rounded_to_decimals_without_overflow() -> None:
+    assert Tensor([57344.0, 0.25], dtype="fp8e5m2").round(1).tolist() == [57344.0, 0.1875]

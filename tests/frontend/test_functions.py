@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.tensor import Tensor
@@ -45,6 +46,40 @@ def test_functions_are_those_of_numpy(name: str, dtype: type, rtol: float) -> No
     x = np.array(POINTS, dtype)
     with np.errstate(all="ignore"):
         close(getattr(Tensor(x), name)(), getattr(np, name)(x), rtol)
+
+
+ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "fp8e4m3": 2.0**-4, "fp8e5m2": 2.0**-3}
+ABOVE_ONE = {"arccosh": 1.5, "log10": 1e-2, "rsqrt": 1e-2}
+
+
+@pytest.mark.parametrize("dtype", ROUNDED)
+@pytest.mark.parametrize("name", [*NAMES[:-1], "erf", "erfc", "lgamma", "digamma", "rsqrt"])
+def test_functions_of_narrow_floats_are_rounded_once(name: str, dtype: str) -> None:
+    """The step of a formula that a narrow float would round, or where it would overflow."""
+    most = 0.95 if name in ("arcsin", "arccos", "arctanh") else 6.0
+    with Context(DEV="PYTHON"):
+        points = Tensor(np.linspace(ABOVE_ONE.get(name, -0.95), most, 37)).cast(dtype)
+        result = getattr(points, name)()
+        found = result.cast("float64").numpy()
+        want = getattr(points.cast("float64"), name)().numpy()
+    assert result.dtype is points.dtype
+    # Half a unit of the type; below its normal numbers that is half of the least one.
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found - want) <= np.abs(want) * 1.01 * ROUNDED[dtype]
+    near |= (np.abs(want) < 0.02) | (found == want)
+    assert (near | (np.isnan(want) & np.isnan(found))).all()
+
+
+def test_great_narrow_floats_do_not_overflow_on_the_way() -> None:
+    assert Tensor([448.0, -448.0], dtype="fp8e4m3").cosh().tolist() == [448.0, 448.0]
+    assert Tensor([57344.0], dtype="fp8e5m2").asinh().tolist() == [12.0]
+    assert Tensor([0.0], dtype="fp8e4m3").log10().tolist() == [-448.0]
+    assert Tensor([65504.0], dtype="float16").asinh().item() == pytest.approx(11.78, rel=1e-3)
+
+
+def test_all_names_of_a_function_are_one_function() -> None:
+    assert Tensor.arccos is Tensor.acos
+    assert Tensor([1.5], dtype="float16").arctan2(Tensor([2.0])).dtype is dtypes.float32
 
 
 def test_erf_is_that_of_math() -> None:
@@ -178,3 +213,48 @@ def test_powers_have_slopes_at_base_one_and_power_zero() -> None:
     np.testing.assert_allclose(by_base.numpy(), [2.5, 0, 3, 0], rtol=1e-6)
     wanted = [0, math.log(2), math.log(3)]
     np.testing.assert_allclose(by_power.numpy()[[0, 1, 3]], wanted, rtol=1e-6)
+
+
+GAMMA = [0.1, 0.3, 0.9, 1.1, 1.4, 1.9999, 2.5, 3.7, 6.2, 8.4999, 8.6, 14.0, 300.0, 1e6, -0.3, -7.25]
+
+
+def test_lgamma_is_that_of_math() -> None:
+    wanted = [*map(math.lgamma, GAMMA)]
+    np.testing.assert_allclose(Tensor(np.array(GAMMA)).lgamma().numpy(), wanted, 2e-15, 1e-15)
+    ends = Tensor([1.0, 2.0, 0.0, -1.0, -2.0, inf, -inf, nan]).lgamma()
+    np.testing.assert_array_equal(ends.numpy(), [0, 0, inf, inf, inf, inf, inf, nan])
+
+
+def test_lgamma_keeps_its_digits_beside_its_zeros() -> None:
+    # gamma = 0.577...: log(gamma(1 + z)) = -gamma z + pi**2 z**2 / 12 - ...
+    small = np.array([1e-9, -3e-8, 2e-10])
+    euler = 0.5772156649015329
+    one = Tensor(1 + small).lgamma().numpy()
+    exact = (1 + small) - 1
+    np.testing.assert_allclose(one, -euler * exact + math.pi**2 / 12 * exact**2, rtol=2e-15)
+    exact = (2 + small) - 2
+    two = Tensor(2 + small).lgamma().numpy()
+    slope = 1 - euler
+    np.testing.assert_allclose(two, slope * exact + (math.pi**2 / 6 - 1) / 2 * exact**2, rtol=2e-15)
+
+
+def test_digamma_takes_the_steps_of_the_gamma_function() -> None:
+    x = np.array(GAMMA)
+    found = Tensor(x).digamma().numpy()
+    np.testing.assert_allclose(Tensor(x + 1).digamma().numpy(), found + 1 / x, rtol=2e-14)
+    halves = Tensor(np.array([0.5, 1.0, 2.0])).digamma().numpy()
+    euler = 0.5772156649015329
+    np.testing.assert_allclose(halves, [-euler - 2 * math.log(2), -euler, 1 - euler], rtol=1e-15)
+    ends = Tensor([0.0, -0.0, -1.0, inf, -inf, nan]).digamma().numpy()
+    np.testing.assert_array_equal(ends, [-inf, inf, nan, inf, nan, nan])
+
+
+def test_slopes_of_lgamma_are_digamma_and_its_slope_is_a_sum_of_squares() -> None:
+    x = Tensor(np.array([0.7, 1.0, 3.25, 9.0, -1.5]))
+    (slope,) = x.lgamma().sum().gradient(x)
+    np.testing.assert_allclose(slope.numpy(), x.digamma().numpy(), rtol=1e-15)
+    (bend,) = x.digamma().sum().gradient(x)
+    # The sum of 1 / (x + n)**2, whose rest is an integral.
+    steps = np.arange(100_000.0)[:, None] + x.numpy()
+    want = (1 / steps**2).sum(0) + 1 / (steps[-1] + 0.5)
+    np.testing.assert_allclose(bend.numpy(), want, rtol=1e-12)

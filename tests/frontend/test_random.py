@@ -201,3 +201,12 @@ def test_chances_decide_between_zero_and_one() -> None:
     assert drawn[0].max() == 0.0
     assert drawn[1].min() == 1.0
     assert abs(drawn[2].mean() - 0.25) < 0.05
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4m3", "fp8e5m2", "float16", "bfloat16"])
+def test_uniform_numbers_of_few_bits_stay_inside_their_limits(dtype: str) -> None:
+    for low, high in ((-1.1, -0.6), (0.3, 0.45), (-5.0, 7.0)):
+        ends = Tensor([low, high]).cast(dtype).tolist()
+        found = Tensor.uniform(500, low=low, high=high, dtype=dtype)
+        assert ends[0] <= found.min().item()
+        assert found.max().item() <= ends[1]
