@@ -1,12 +1,16 @@
 """Every method agrees with its formula; the same few samples each time."""
 
+import math
+
 import numpy as np
 import pytest
 
 from kernelet import Tensor
 from kernelet.base.config import Context
+from kernelet.base.dtype import dtypes, float_from_bits, round_float
 from tools import comparison
-from tools.comparisons.draws import rounded
+from tools.comparisons.draws import Operand, rounded
+from tools.comparisons.references import from_numpy
 from tools.comparisons.row import Row
 from tools.comparisons.tables import ROWS, TOPICS
 
@@ -61,3 +65,22 @@ def test_a_name_stands_for_all_names_of_a_method() -> None:
 def test_bfloat16_rounds_to_nearest_even() -> None:
     values = np.array([1.00390625, 1.01171875, -2.0, np.inf])
     assert rounded(values, "bfloat16").tolist() == [1.0, 1.015625, -2.0, np.inf]
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4m3", "fp8e5m2"])
+def test_floats_of_eight_bits_round_as_their_definition_says(dtype: str) -> None:
+    kind = dtypes.from_name(dtype)
+    every = np.array([float_from_bits(kind, bits) for bits in range(256)])
+    assert np.array_equal(rounded(every, dtype), every, equal_nan=True)
+    between = np.concatenate([np.linspace(-500, 500, 1001), np.geomspace(1e-7, 1e6, 400)])
+    assert rounded(between, dtype).tolist() == [round_float(kind, each) for each in between]
+
+
+def test_a_kink_has_no_slope_to_compare() -> None:
+    def draw(source):
+        return (Operand(np.float32([0.0, 1.0]), "fp8e4m3"),)
+
+    (sample,) = comparison.samples_of(Row("abs", draw, np.abs, None, ("fp8e4m3",)), 1, 0)
+    slopes = from_numpy(np.abs, sample.call, True, True).gradients[0]
+    assert math.isnan(slopes[0])
+    assert not math.isnan(slopes[1])

@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 
 from kernelet import Tensor
-from tools.comparisons.draws import FLOATS, INTEGERS, NUMBERS, Draw, Operand
+from tools.comparisons.draws import (
+    EPSILON,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Draw,
+    Operand,
+    array_type,
+    rounded,
+)
 from tools.comparisons.row import Reference, Row, Value
 
 _MANY = 600
-
-
-def array_type(dtype: str) -> str:
-    """numpy's name for a type."""
-    return "float32" if dtype == "bfloat16" else dtype
 
 
 def _shaped(draw: Draw) -> tuple[Any, ...]:
@@ -77,13 +81,17 @@ def _arange(*values: float, dtype: str = "int64") -> Value:
 def _facts(made: Tensor, low: float, high: float, mean: float, deviation: float) -> tuple[Any, ...]:
     """Shape and type of random numbers, and whether limits and moments are as they should be."""
     values = made.numpy().astype(float)
+    # As the type has them: rounding keeps numbers in order.
+    low, high = rounded(np.array([low, high]), made.dtype.name).astype(float)
     inside = bool(((low <= values) & (values <= high)).all())
     if not values.size:
         return made.shape, inside, True
-    error = 6 * deviation / math.sqrt(values.size)
+    # Uniform numbers are multiples of a power of two, so that the mean is half of it less.
+    coarse = EPSILON[made.dtype.name]
+    error = 6 * deviation / math.sqrt(values.size) + coarse * (abs(mean) + 2 * deviation)
     close = abs(values.mean() - mean) <= error
     if values.size >= _MANY:
-        close &= abs(values.std() - deviation) <= 0.1 * deviation
+        close &= abs(values.std() - deviation) <= (0.1 + coarse) * deviation
     return made.shape, inside, bool(close)
 
 
@@ -109,8 +117,7 @@ def _sized(draw: Draw) -> tuple[Any, ...]:
 
 
 def _many_alike(draw: Draw) -> tuple[Any, ...]:
-    # numpy has no bfloat16 to be alike.
-    return (draw.plain((_MANY,), dtype="float32" if draw.dtype == "bfloat16" else draw.dtype),)
+    return (draw.plain((_MANY,), dtype=array_type(draw.dtype)),)
 
 
 def _with_limits(draw: Draw) -> tuple[Any, ...]:
@@ -204,9 +211,9 @@ def _sampled(weights: Tensor, samples: int, replacement: bool) -> tuple[Any, ...
 def _dropped(x: Tensor, p: float) -> tuple[Any, ...]:
     plain = x.dropout(p)
     with Tensor.train():
-        kept = (x + 1000).dropout(p).numpy().astype(float)
-    wanted = np.array(0.0) if p == 1 else (x.numpy().astype(float) + 1000) / (1 - p)
-    right = (kept == 0) | (np.abs(kept - wanted) <= 16)
+        kept = (x + 64).dropout(p).numpy().astype(float)
+    wanted = np.array(0.0) if p == 1 else (x.numpy().astype(float) + 64) / (1 - p)
+    right = (kept == 0) | (np.abs(kept - wanted) <= 2 * EPSILON[x.dtype.name] * (64 + wanted))
     share = abs(float((kept == 0).mean()) - p) <= 0.1
     return plain, bool(np.all(right)), share
 

@@ -20,7 +20,8 @@ ChoiceT = TypeVar("ChoiceT")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = (*SIGNED, *UNSIGNED)
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+NARROW = ("fp8e4m3", "fp8e5m2")
+FLOATS = (*NARROW, "float16", "bfloat16", "float32", "float64")
 NUMBERS = (*INTEGERS, *FLOATS)
 WHOLE = ("bool", *INTEGERS)
 EVERY = ("bool", *NUMBERS)
@@ -29,8 +30,17 @@ SETS = {"all": EVERY, "numbers": NUMBERS, "integers, bool": WHOLE}
 SETS |= {"integers": INTEGERS, "floats": FLOATS}
 
 # Half the distance from 1 to the next number, and the greatest number.
-EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+EPSILON = {
+    "fp8e4m3": 2.0**-4,
+    "fp8e5m2": 2.0**-3,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float32": 2.0**-24,
+    "float64": 2.0**-53,
+}
 GREATEST = {
+    "fp8e4m3": 448.0,
+    "fp8e5m2": 57344.0,
     "float16": 65504.0,
     "bfloat16": (2 - 2.0**-7) * 2.0**127,
     "float32": (2 - 2.0**-23) * 2.0**127,
@@ -45,7 +55,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor argument: its values, exact in `dtype`; bfloat16 is held as float32."""
+    """A tensor argument: its values, exact in `dtype`; float32 where numpy has no such type."""
 
     values: Array
     dtype: str
@@ -62,19 +72,40 @@ class Operand:
         return self.values.ndim
 
 
+def array_type(dtype: str) -> str:
+    """The type of arrays that hold values of `dtype`: float32 where numpy has no such type."""
+    return "float32" if dtype in ("bfloat16", *NARROW) else dtype
+
+
 def rounded(values: Array, dtype: str) -> Array:
-    """The values as `dtype` has them, to nearest even; bfloat16 as float32.
+    """The values as `dtype` has them, to nearest even, in an array of `array_type`.
 
     >>> rounded(np.array([1.00390625, 3.0]), "bfloat16").tolist()
     [1.0, 3.0]
+    >>> rounded(np.array([1.07, 500.0, 0.001]), "fp8e4m3").tolist()
+    [1.125, 448.0, 0.001953125]
     """
     with np.errstate(all="ignore"):
+        if dtype in NARROW:
+            return _rounded_narrow(np.asarray(values).astype(np.float32), dtype)
         if dtype != "bfloat16":
             return np.asarray(values).astype(dtype)
         bits = np.asarray(values).astype(np.float32).view(np.uint32)
         kept = (bits + (0x7FFF + (bits >> 16 & 1))) & np.uint32(0xFFFF0000)
         single = kept.astype(np.uint32).view(np.float32)
         return np.where(np.isnan(values), np.float32(np.nan), single)
+
+
+def _rounded_narrow(values: Array, dtype: str) -> Array:
+    """Multiples of the last digit: of the number's, or of the least normal number's below it."""
+    digits, lowest = (3, -6) if dtype == "fp8e4m3" else (2, -14)
+    _, exponent = np.frexp(values)
+    last = np.ldexp(np.float32(1), np.maximum(exponent - 1, lowest) - digits)
+    found = np.where(np.isfinite(values), np.round(values / last) * last, values)
+    greatest = np.float32(GREATEST[dtype])
+    # The one has no infinity.
+    beyond = greatest if dtype == "fp8e4m3" else np.float32(np.inf)
+    return np.where(np.abs(found) > greatest, np.copysign(beyond, values), found)
 
 
 class Draw:
@@ -110,7 +141,10 @@ class Draw:
         if self.dtype == "bool":
             return self.pick(True, False)
         if self.is_float:
-            return self.pick(self.number(), 2, -1.5)
+            # A number takes the tensor's type, which is coarse where it has 8 bits.
+            drawn = self.number()
+            number = float(rounded(np.array(drawn), self.dtype)) if self.dtype in NARROW else drawn
+            return self.pick(number, 2, -1.5)
         return self.integer(0 if self.dtype in UNSIGNED else -5, 5)
 
     # ---- shapes ----

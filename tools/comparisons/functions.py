@@ -35,6 +35,26 @@ def _of_floats(function: Reference) -> Reference:
     return lambda x: function(x if np.asarray(x).dtype.kind == "f" else np.float64(x))
 
 
+def _lgamma(x: float) -> float:
+    is_pole = x <= 0 and math.floor(x) == x
+    return math.inf if is_pole or math.isinf(x) else math.lgamma(x)
+
+
+def _digamma(x: float) -> float:
+    """By steps up to where the series in 1 / x has its digits; NaN at the poles, as torch."""
+    if x == 0 or math.isinf(x):
+        return math.copysign(math.inf, -x) if x == 0 else x if x > 0 else math.nan
+    if x < 0:
+        turned = math.pi * math.remainder(x, 1)
+        return math.nan if turned == 0 else _digamma(1 - x) - math.pi / math.tan(turned)
+    steps = 0.0
+    while x < 12:
+        steps, x = steps + 1 / x, x + 1
+    terms = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+    tail = math.fsum(term / x ** (2 * power) for power, term in enumerate(terms, 1) if x < 1e8)
+    return math.log(x) - 0.5 / x - tail - steps
+
+
 ANY = Row("", one, abs)
 INSIDE = Row("", lambda draw: (draw.tensor(None, -0.99, 0.99),), abs, dtypes=FLOATS)
 
@@ -68,6 +88,9 @@ ROWS = (
     Row("acosh", lambda draw: (draw.tensor(None, 1, 9),), np.arccosh, dtypes=FLOATS),
     *named({"asin": np.arcsin, "acos": np.arccos, "atanh": np.arctanh}, INSIDE),
     Row("erf", one, np.vectorize(math.erf, otypes=[float])),
+    Row("lgamma", one, np.vectorize(_lgamma, otypes=[float]), dtypes=FLOATS, tolerance=16),
+    # The slope of torch's has 12 digits.
+    Row("digamma", one, np.vectorize(_digamma, otypes=[float]), None, FLOATS, tolerance=16),
     Row("logaddexp", tensors, np.logaddexp, dtypes=FLOATS),
     Row("atan2", tensors, np.arctan2, dtypes=FLOATS),
     Row("pow", _powers, np.power, dtypes=NUMBERS),

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from kernelet import Tensor
-from tools.comparisons.draws import EVERY, FLOATS, INTEGERS, WHOLE, Array, Draw, Operand
+from tools.comparisons.draws import (
+    EVERY,
+    FLOATS,
+    INTEGERS,
+    NARROW,
+    WHOLE,
+    Array,
+    Draw,
+    Operand,
+    array_type,
+)
 from tools.comparisons.elementwise import one
 from tools.comparisons.row import Reference, Row, Value
 
@@ -39,6 +49,7 @@ def _bits(draw: Draw) -> tuple[Any, ...]:
     return draw.tensor(), _SAME_WIDTH[draw.dtype]
 
 
+_WIDTHS = {"bfloat16": 2, **dict.fromkeys(NARROW, 1)}
 _SAME_WIDTH = {
     "int8": "uint8",
     "uint8": "int8",
@@ -102,7 +113,7 @@ def _slope(x: Tensor) -> Tensor:
 
 
 def _width(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    return _WIDTHS.get(dtype) or np.dtype(dtype).itemsize
 
 
 def _cast(draw: Draw) -> tuple[Any, ...]:
@@ -163,7 +174,7 @@ def _training() -> tuple[object, ...]:
 
 def _known(draw: Draw) -> tuple[Operand]:
     """A tensor of a type that numpy has."""
-    return (draw.plain(dtype="float32" if draw.dtype == "bfloat16" else draw.dtype),)
+    return (draw.plain(dtype=array_type(draw.dtype)),)
 
 
 def _device(x: Tensor) -> tuple[int, int]:

@@ -60,7 +60,7 @@ def _hinge(x: Value, target: Value, margin: float) -> Value:
 
 def _shares(draw: Draw) -> tuple[Any, ...]:
     shape = draw.shape()
-    x, target = draw.plain(shape, 0.01, 0.99), draw.plain(shape, 0, 1)
+    x, target = draw.plain(shape, 0.01, 0.9), draw.plain(shape, 0, 1)
     return x, target, {"reduction": draw.pick(*REDUCTIONS)}
 
 

@@ -14,13 +14,24 @@ import numpy as np
 
 from kernelet import Tensor
 from kernelet.base.errors import UserError
-from tools.comparisons.draws import EPSILON, FLOATS, Array, Draw, Operand, rounded
+from tools.comparisons.draws import (
+    EPSILON,
+    FLOATS,
+    NARROW,
+    Array,
+    Draw,
+    Operand,
+    array_type,
+    rounded,
+)
 from tools.comparisons.references import Call, Results, from_numpy, from_torch, listed
 from tools.comparisons.row import Reference, Row
 
 # A derivative passes through more roundings than a value.
 _GRADIENT_FACTOR = 4
 _FINITE_DIFFERENCE = 2e-5
+# In the floats of 8 bits more would be no comparison.
+_NARROW_ROUNDINGS = 2
 _LARGE = 1e3
 _KINDS = {"f": "floats", "i": "integers", "u": "integers", "b": "bools"}
 
@@ -106,9 +117,9 @@ class Sample:
                 return self._with_exact(own, from_torch(function, self.call, True, self.derive))
         own = from_numpy(self.row.numpy, self.call, False, False)
         exact = from_numpy(self.row.numpy, self.call, True, self.derive)
-        # Of bfloat16 numpy has no arithmetic of its own.
+        # Of these numpy has no arithmetic of its own.
         found = self._with_exact(own, exact)
-        return found[:1] if self.dtype == "bfloat16" else found
+        return found[:1] if array_type(self.dtype) != self.dtype else found
 
     def _with_exact(self, own: Results, exact: Results) -> list[Results]:
         floats = [np.asarray(value).dtype.kind == "f" for value in own.values]
@@ -140,16 +151,21 @@ class Sample:
                 if all(found != choice for choice in choices):
                     return f"{found!r}, not {choices[0]!r}"
                 continue
-            wrong = _differs(found, dtype, choices, self.row.tolerance * EPSILON.get(dtype, 0))
+            wrong = _differs(found, dtype, choices, self._tolerance(dtype))
             if wrong is not None:
                 return wrong if len(self.found.values) == 1 else f"result {number}: {wrong}"
         return None
+
+    def _tolerance(self, dtype: str) -> float:
+        """How far a result may be away, in parts of what is right."""
+        most = _NARROW_ROUNDINGS if dtype in NARROW else self.row.tolerance
+        return min(self.row.tolerance, most) * EPSILON.get(dtype, 0)
 
     def _gradients_differ(self, references: list[Results]) -> str | None:
         usable = [each for each in references if not (each.by_differences and self.edges)]
         wanted = [each.gradients for each in usable if each.gradients]
         for number, target in enumerate(self.call.targets()):
-            allowed = self.row.tolerance * EPSILON[target.dtype] * _GRADIENT_FACTOR
+            allowed = self._tolerance(target.dtype) * _GRADIENT_FACTOR
             if references[0].by_differences:
                 allowed = max(allowed, _FINITE_DIFFERENCE)
             choices = [np.asarray(each[number]) for each in wanted]
