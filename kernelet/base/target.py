@@ -33,3 +33,8 @@ class Target:
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register; at least 1."""
         return max(1, self.vector_bytes // max(itemsize, 1))
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a register tile of two vectors, whose sums leave registers for the operands."""
+        return 8 if self.vector_registers >= 32 else 6

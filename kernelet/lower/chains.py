@@ -37,7 +37,6 @@ from kernelet.lower.transforms import (
     lanes_for,
 )
 
-TILE_ROWS = 8
 BLOCK_ROWS = 32  # rows that share what is loaded for them
 ROW_BYTES = 1 << 17  # the largest row of dear values that is kept beside them
 BLOCK_BYTES = 1 << 19  # of the rows between two contractions, while there are more than a tile
@@ -97,6 +96,8 @@ class _Chain:
     def __init__(self, kernel: UOp, held: dict[UOp, bool], target: Target) -> None:
         self.kernel = kernel
         self.target = target
+        # Blocks of rows are powers of two: tiles that do not divide them would have idle rows.
+        self.rows = 1 << (target.tile_rows.bit_length() - 1)
         positions = {node: number for number, node in enumerate(kernel.toposort())}
         self.tiled = {positions[node] for node, is_tiled in held.items() if is_tiled}
         values = tuple(Held(positions[node]) for node in held)
@@ -174,8 +175,8 @@ class _Chain:
         width = max(math.prod(stage.sizes) for stage in self.stages)
         width *= max(stage.node.dtype.itemsize for stage in self.stages)
         block = min(size, BLOCK_ROWS)
-        while block > TILE_ROWS and block * width > BLOCK_BYTES:
-            block = max(block // 2, TILE_ROWS)
+        while block > self.rows and block * width > BLOCK_BYTES:
+            block = max(block // 2, self.rows)
         held = self._with_tiled(
             lambda one, stage: replace(one, least=block * math.prod(stage.sizes))
         )
@@ -188,7 +189,7 @@ class _Chain:
         self._take(replace(self.plan, root=(*self.plan.root, *loops.transforms), held=held))
 
     def _tile_products(self) -> None:
-        """8 rows by two vectors for each held product."""
+        """Rows of two vectors for each held product."""
         held = self._with_tiled(lambda one, stage: replace(one, transforms=self._tile(stage)))
         self._take(replace(self.plan, held=held))
 
@@ -196,7 +197,7 @@ class _Chain:
         long = [Loop(axis, size) for axis, size in enumerate(stage.sizes) if size > 1]
         loops = Loops(tuple(long))
         if len(long) > 1:
-            loops.split(long[-2].axis, min(TILE_ROWS, long[-2].steps), "unroll")
+            loops.split(long[-2].axis, min(self.rows, long[-2].steps), "unroll")
         if long:
             self._add_vectors(loops, long[-1])
         if len(loops.plain()) > 1:
@@ -231,7 +232,7 @@ class _Chain:
             return
         if any(is_contraction(node) for node in self._outer_sums()):
             row = next(loop for loop in reversed(loops.nest) if loop.axis == rows)
-            loops.split(rows, min(TILE_ROWS, row.steps), "unroll")
+            loops.split(rows, min(self.rows, row.steps), "unroll")
             self._add_vectors(loops, last)
         else:
             loops.tile(last.axis, lanes_for(last.steps, self.widest))

@@ -36,9 +36,6 @@ THREAD_WORK = 1 << 18  # in lanes, fewer are done before another thread has begu
 MANY_ROWS = 128
 WIDE_PANEL = 256
 SHORT_SUM = 4  # products with shorter sums are bound by memory, as an outer product is
-TILE_ROWS = 8  # by two vectors: 16 sums in 32 registers
-FEW_TILE_ROWS = 6  # 12 sums in 16 registers
-MANY_REGISTERS = 32
 TILE_VECTORS = 2
 TILE_SUMS = 8  # sums under way, at least, to cover the latency of an addition
 FEW_ROWS = 16  # with fewer rows a panel is not read often enough
@@ -152,7 +149,6 @@ class _Contraction:
         self.target = target
         self.main = main = analysis.main_site()
         self.widest = target.lanes(analysis.itemsize)
-        self.rows = TILE_ROWS if target.vector_registers >= MANY_REGISTERS else FEW_TILE_ROWS
         self.room = target.cache_bytes[-1] // 2
         self.store = next(site for site in analysis.sites if site.stage == 0).target
         self.reduced = [size_of(v) for v in main.summed]
@@ -194,7 +190,7 @@ class _Contraction:
         size = math.prod(axis.size for axis in lanes)
         width = lanes_for(size, self.widest)
         vectors = min(TILE_VECTORS, size // width)
-        rows = min(row.size, self.rows * TILE_VECTORS // vectors)
+        rows = min(row.size, self.target.tile_rows * TILE_VECTORS // vectors)
         idle = _rounded(size, width * vectors) / size * _rounded(row.size, rows) / row.size
         weight = self.main.weight * idle / width
         cost = weight * max(1.0, TILE_SUMS / (rows * vectors))
@@ -239,7 +235,7 @@ class _Contraction:
         memory = load.src[0].src[0]
         size = memory.arg.size * memory.dtype.itemsize / math.prod(outer)
         if load in row.moves:
-            size *= min(self.rows / row.size, 1)
+            size *= min(self.target.tile_rows / row.size, 1)
         panel = math.prod(self.reduced) * self.widest * TILE_VECTORS * self.analysis.itemsize
         return bool(size * min(self.room / panel, 1) > self.room)
 
@@ -270,7 +266,7 @@ class _Contraction:
         moving = {number[o.axis] for o in self.outputs if o.moves & choice.lanes[-1].moves}
         axes = Axes(groups, first, number[choice.row.axis], moving, first != last)
         panel, part = self._panel(choice)
-        rows = tile_rows(choice.row.size, self.rows * TILE_VECTORS // choice.vectors)
+        rows = tile_rows(choice.row.size, self.target.tile_rows * TILE_VECTORS // choice.vectors)
         loops = self._tiled(choice, axes, rows, panel)
         outer = axes.outside(loops)
         can_share = threads > 1 and choice.row.size % (threads * rows) == 0

@@ -22,6 +22,7 @@ from kernelet.graph.division import (
     minimum_index,
     replace_ranges,
     scale_index,
+    terms_of,
 )
 from kernelet.graph.extremes import last_live
 from kernelet.graph.infer import Dim
@@ -160,7 +161,8 @@ class NestWriter(Staging):
         after: Statements = []
         if group is None:
             update = self.update(stage, loops, {}, address)
-            inside = self.around(_loops(itertools.chain(*loops.values())), stage.tile, [update])
+            order = _far_steps_outside(_loops(itertools.chain(*loops.values())), update)
+            inside = self.around(order, stage.tile, [update])
         else:
             lanes = _Lanes(self, stage, group, loops)
             start += lanes.start()
@@ -240,6 +242,18 @@ class NestWriter(Staging):
         absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
         value = self.expression(node.src[0], index, around, absorbed, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
+
+
+def _far_steps_outside(loops: Chain, update: UOp) -> Chain:
+    """The loops of a sum in the order of their steps through memory: what is near is read together.
+
+    for y: for x: for k: acc += a[k, y, x] * b[k, y, x]  ->  for k: for y: for x: ...
+    """
+    if any(variable.src[0].op is not Op.CONST for variable in loops):
+        return loops  # one may end where another stands
+    offsets = [node.src[0].src[1] for node in update.toposort() if node.op is Op.LOAD]
+    steps = [terms_of(offset).coefficients for offset in offsets]
+    return tuple(sorted(loops, key=lambda v: -sum(abs(found.get(v, 0)) for found in steps)))
 
 
 def _loops(variables: Iterable[UOp]) -> Chain:
