@@ -250,6 +250,16 @@ class _Contraction:
     def _copy_cost(self, load: UOp, lane: UOp, width: int) -> float:
         return self._steps(load) * (COPY_COST / width if _stride(load, lane) == 1 else GATHER_COST)
 
+    def _is_tap(self, output: Output, load: UOp) -> bool:
+        """Whether a short loop over results only shifts the window that the sum runs through.
+
+        One copy with a halo then serves all its steps.
+        """
+        step = _stride(load, output.variable)
+        return bool(step) and any(
+            _stride(load, v) == step and size_of(v) >= 2 * output.size for v in self.main.summed
+        )
+
     def _steps(self, load: UOp) -> int:
         """How many different elements are read, each tap of a window for itself."""
         return math.prod(size_of(v) for v in self.main.loops if _moves(load, v))
@@ -263,7 +273,14 @@ class _Contraction:
         groups = self.analysis.joined(first, last)
         # The axes of the lanes become one.
         number = {o.axis: min(o.axis, max(first, o.axis - last + first)) for o in self.outputs}
-        moving = {number[o.axis] for o in self.outputs if o.moves & choice.lanes[-1].moves}
+        taps = [o for o in self.outputs if any(self._is_tap(o, load) for load in choice.panels)]
+        if taps:
+            self.room = self.target.cache_bytes[0]
+        moving = {
+            number[o.axis]
+            for o in self.outputs
+            if o.moves & choice.lanes[-1].moves and o not in taps
+        }
         axes = Axes(groups, first, number[choice.row.axis], moving, first != last)
         panel, part = self._panel(choice)
         rows = tile_rows(choice.row.size, self.target.tile_rows * TILE_VECTORS // choice.vectors)

@@ -314,8 +314,13 @@ def _read_part(stage: Stage) -> Nest:
 
 
 def _tile_last(nest: Nest) -> Nest:
-    """The register tile is innermost, its lanes last."""
-    return tuple(sorted(nest, key=lambda loop: ("loop", "unroll", "vector").index(loop.kind)))
+    """The register tile is innermost: its rows, then the vectors of one row, then their lanes.
+
+    What all vectors of a row share is then read just before they do, and takes one register.
+    """
+    lanes = {loop.axis for loop in nest if loop.kind == "vector"}
+    kinds = ("loop", "unroll", "vector")
+    return tuple(sorted(nest, key=lambda loop: (kinds.index(loop.kind), loop.axis in lanes)))
 
 
 def _plain(stage: Stage, axis: int) -> Loop:
