@@ -69,6 +69,7 @@ class Choice:
     width: int
     vectors: int
     panels: tuple[UOp, ...]
+    taps: tuple[Output, ...]
 
     @property
     def size(self) -> int:
@@ -149,7 +150,6 @@ class _Contraction:
         self.target = target
         self.main = main = analysis.main_site()
         self.widest = target.lanes(analysis.itemsize)
-        self.room = target.cache_bytes[-1] // 2
         self.store = next(site for site in analysis.sites if site.stage == 0).target
         self.reduced = [size_of(v) for v in main.summed]
         self.outputs = [
@@ -184,6 +184,7 @@ class _Contraction:
             return None
         moving = [load for load in self.main.loads if load in lane.moves]
         panels = tuple(load for load in moving if self._needs_panel(load, lane.variable, row))
+        taps = tuple(o for o in self.outputs if any(self._is_tap(o, load) for load in panels))
         lanes: tuple[Output, ...] = (lane,)
         if panels and position and self._continues(self.outputs[position - 1], lane):
             lanes = (self.outputs[position - 1], lane)
@@ -194,7 +195,8 @@ class _Contraction:
         idle = _rounded(size, width * vectors) / size * _rounded(row.size, rows) / row.size
         weight = self.main.weight * idle / width
         cost = weight * max(1.0, TILE_SUMS / (rows * vectors))
-        cost += sum(self._copy_cost(load, lane.variable, width) for load in panels)
+        again = math.prod(tap.size for tap in taps)
+        cost += sum(self._copy_cost(load, lane.variable, width) for load in panels) / again
         near = stride_of(self.store.src[1], lane.variable) == 1
         cost += self.results * (1 / width if near else SCATTER_COST)
         for load in self.main.loads:
@@ -205,7 +207,7 @@ class _Contraction:
                 cost += weight * LARGE_HALO * self._is_large_halo(load, lane, row)
             if self._is_far(load):
                 cost += self._steps(load) * GATHER_COST
-        return Choice(cost, lanes, row, width, vectors, panels)
+        return Choice(cost, lanes, row, width, vectors, panels, taps)
 
     def _dot_cost(self) -> float:
         """What dot products cost, which read both operands as they lie."""
@@ -237,7 +239,12 @@ class _Contraction:
         if load in row.moves:
             size *= min(self.target.tile_rows / row.size, 1)
         panel = math.prod(self.reduced) * self.widest * TILE_VECTORS * self.analysis.itemsize
-        return bool(size * min(self.room / panel, 1) > self.room)
+        room = self._room(())
+        return bool(size * min(room / panel, 1) > room)
+
+    def _room(self, taps: tuple[Output, ...]) -> int:
+        """The bytes of a panel: taps read it again and again, others stream through it."""
+        return self.target.cache_bytes[0] if taps else self.target.cache_bytes[-1] // 2
 
     def _is_large(self, load: UOp) -> bool:
         """Whether what is read does not stay in a cache."""
@@ -255,10 +262,10 @@ class _Contraction:
 
         One copy with a halo then serves all its steps.
         """
-        step = _stride(load, output.variable)
-        return bool(step) and any(
-            _stride(load, v) == step and size_of(v) >= 2 * output.size for v in self.main.summed
-        )
+        step = _stride(load, output.variable) or 0
+        long = [v for v in self.main.summed if size_of(v) >= 2 * output.size]
+        strides = [_stride(load, v) or 0 for v in long]
+        return any(0 < step <= by < step * output.size and by % step == 0 for by in strides)
 
     def _steps(self, load: UOp) -> int:
         """How many different elements are read, each tap of a window for itself."""
@@ -273,14 +280,8 @@ class _Contraction:
         groups = self.analysis.joined(first, last)
         # The axes of the lanes become one.
         number = {o.axis: min(o.axis, max(first, o.axis - last + first)) for o in self.outputs}
-        taps = [o for o in self.outputs if any(self._is_tap(o, load) for load in choice.panels)]
-        if taps:
-            self.room = self.target.cache_bytes[0]
-        moving = {
-            number[o.axis]
-            for o in self.outputs
-            if o.moves & choice.lanes[-1].moves and o not in taps
-        }
+        around = [o for o in self.outputs if o.moves & choice.lanes[-1].moves]
+        moving = {number[o.axis] for o in around if o not in choice.taps}
         axes = Axes(groups, first, number[choice.row.axis], moving, first != last)
         panel, part = self._panel(choice)
         rows = tile_rows(choice.row.size, self.target.tile_rows * TILE_VECTORS // choice.vectors)
@@ -331,17 +332,18 @@ class _Contraction:
     def _panel(self, choice: Choice) -> tuple[int, tuple[int, int] | None]:
         """Results that share a panel, and the part of the sum that it is for.
 
-        A panel has whole rows of results, few idle lanes, and fits in half of the second cache.
+        A panel has whole rows of results, few idle lanes, and fits in its cache.
         """
         if not choice.panels:
             return choice.tile, None
+        room = self._room(choice.taps)
 
         def preference(size: int) -> tuple[float, bool, int]:
             idle = round(_rounded(size, choice.tile) / size, 1)
-            return idle, self._part(size) is not None, -size
+            return idle, self._part(size, room) is not None, -size
 
         best = min(self._panel_sizes(choice), key=preference)
-        return best, self._part(best)
+        return best, self._part(best, room)
 
     def _panel_sizes(self, choice: Choice) -> list[int]:
         if len(choice.lanes) == 1:
@@ -354,13 +356,13 @@ class _Contraction:
         sizes = [size for size in sizes if size >= choice.tile]
         # One step of the outermost sum at least has to fit.
         least = math.prod(self.reduced[1:]) * self.analysis.itemsize
-        return [size for size in sizes if size * least <= 2 * self.room] or sizes[:1]
+        return [size for size in sizes if size * least <= 2 * self._room(())] or sizes[:1]
 
-    def _part(self, size: int) -> tuple[int, int] | None:
+    def _part(self, size: int, room: int) -> tuple[int, int] | None:
         """Which loop of the sum is cut for a panel of this size, and its steps; None: it is whole."""
         for cut, count in enumerate(self.reduced):
             step = math.prod(self.reduced[cut + 1 :]) * size * self.analysis.itemsize
-            most = min(count, self.room // step)
+            most = min(count, room // step)
             if most:
                 steps = max(n for n in range(1, most + 1) if count % n == 0)
                 return (cut, steps) if cut or steps < count else None
@@ -369,13 +371,16 @@ class _Contraction:
         return len(self.reduced) - 1, 1
 
     def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
-        """Panels, with the halo that fills them; then the other operand if it has masks."""
-        staged = []
+        """The other operand if it is far; panels, with the halo that fills them; masks."""
+        # What a sum runs through in long steps is copied as a whole, the sum's elements side by side.
+        fixed = [load for load in self.main.loads if load not in choice.lanes[-1].moves]
+        far = [load for load in fixed if self._is_far(load) and not _is_masked(load)]
+        staged = [StageLoad(load.src[0].src[0].arg.slot, 0) for load in far]
         for load in choice.panels:
             one = StageLoad(load.src[0].src[0].arg.slot, depth)
             staged += [one, one] if _is_masked(load) else [one]
-        for load in self.main.loads:
-            if _is_masked(load) and load not in choice.lanes[-1].moves:
+        for load in fixed:
+            if _is_masked(load):
                 staged.append(StageLoad(load.src[0].src[0].arg.slot, inside))
         return tuple(staged)
 

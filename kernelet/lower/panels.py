@@ -218,15 +218,20 @@ class _Copy:
             common = common if first > 0 else -common
             key = tuple(factor // common for factor in column)
             groups.setdefault(key, {})[atom] = common
-        made = [axis for group in groups.values() for axis in self._joined(group)]
         order = {variable: depth for depth, variable in enumerate(inside)}
         vectors = {variable for variable in inside if variable.arg.kind == "vector"}
 
-        def depth_of(axis: Axis) -> tuple[bool, int]:
-            moving = [v for atom in axis.atoms for v in ranges_in(atom)]
+        def depth_of(atoms: Iterable[UOp]) -> tuple[bool, int]:
+            moving = [v for atom in atoms for v in ranges_in(atom)]
             return not vectors.isdisjoint(moving), min(order[variable] for variable in moving)
 
-        return sorted(made, key=depth_of)
+        parts = []
+        for group in groups.values():
+            digits = _digits(group)
+            in_order = digits == sorted(digits, key=depth_of)
+            parts += [group] if in_order else digits
+        made = [axis for part in parts for axis in self._joined(part)]
+        return sorted(made, key=lambda axis: depth_of(axis.atoms))
 
     def _collect(self, index: UOp, forms: list[dict[UOp, int]]) -> None:
         """The sums that an index is made of, those inside divisions too."""
@@ -397,6 +402,21 @@ def _pitches(sizes: Sequence[int], lanes: int) -> list[int]:
         if position == 0 and size > SHORT_PITCH:
             step = lanes * (-(-size // lanes) | 1)
     return pitches[::-1]
+
+
+def _digits(group: Mapping[UOp, int]) -> list[dict[UOp, int]]:
+    """The loops that count along an axis, the greatest steps first; what a step covers is one part.
+
+    {k: 256, i: 6, j: 1} with i * 6 + j < 256  ->  {k: 256}, {i: 6, j: 1}
+    """
+    digits: list[dict[UOp, int]] = []
+    room = 0
+    for atom, factor in sorted(group.items(), key=lambda item: abs(item[1])):
+        if not digits or abs(factor) > room:
+            digits.append({})
+        digits[-1][atom] = factor
+        room += int(abs(factor) * (atom.bounds.max - atom.bounds.min))
+    return digits[::-1]
 
 
 def _lane_loop(loops: Sequence[UOp], source: UOp, target: UOp, lanes: int) -> UOp | None:

@@ -319,8 +319,9 @@ def _tile_last(nest: Nest) -> Nest:
     What all vectors of a row share is then read just before they do, and takes one register.
     """
     lanes = {loop.axis for loop in nest if loop.kind == "vector"}
-    kinds = ("loop", "unroll", "vector")
-    return tuple(sorted(nest, key=lambda loop: (kinds.index(loop.kind), loop.axis in lanes)))
+    order = {"loop": 0, "unroll": 1, "vector": 3}
+    beside = {loop for loop in nest if loop.kind == "unroll" and loop.axis in lanes}
+    return tuple(sorted(nest, key=lambda loop: order[loop.kind] + (loop in beside)))
 
 
 def _plain(stage: Stage, axis: int) -> Loop:

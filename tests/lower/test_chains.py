@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.lower.pseudocode import (
     written,
 )
 
-WIDE = Target("CPU", vector_bytes=32, threads=2)
+WIDE = Target("CPU", vector_bytes=32, vector_registers=32, threads=2)
 
 
 def scores(rows: int, keys: int) -> UOp:
@@ -94,7 +95,18 @@ def test_the_result_has_a_tile_and_threads_share_blocks() -> None:
         (8, "vector"),
     ]
     assert Parallel() in plan.root
-    assert Parallel() not in planned(graph, Target("CPU", vector_bytes=32)).root
+    assert Parallel() not in planned(graph, replace(WIDE, threads=1)).root
+
+
+@pytest.mark.parametrize(("registers", "rows"), [(32, 8), (16, 4)])
+def test_the_sums_of_a_tile_leave_registers_for_the_operands(registers: int, rows: int) -> None:
+    graph = attention()
+    plan = planned(graph, replace(WIDE, vector_registers=registers))
+    nests = [root_nest(graph, plan), *[stage.nest for stage in held(graph, plan)[:1]]]
+    for nest in nests:
+        tile = math.prod(part.steps for part in nest if part.kind == "unroll")
+        assert tile == 2 * rows
+        assert tile + 2 < registers
 
 
 def test_long_rows_come_in_smaller_blocks() -> None:

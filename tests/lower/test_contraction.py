@@ -16,6 +16,7 @@ from kernelet.lower import contraction, heuristics, panels
 from kernelet.lower.analysis import Analysis
 from kernelet.lower.contraction import plan_contraction
 from kernelet.lower.nest import write_nest
+from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import Parallel, Plan, Split
 from tests.lower.pseudocode import (
     VOID,
@@ -199,6 +200,46 @@ def test_padding_is_read_once_into_a_halo_then_into_the_panel() -> None:
     first, second = plan.staged
     assert first == second
     assert first.slot == 1
+
+
+def weight_gradient(n: int, c: int, size: int, o: int, taps: int) -> UOp:
+    """(n, c, y, x) and (n, o, y, x) -> (o, c, ky, kx)"""
+    edge = taps // 2
+    x = pad(memory(1, n, c, size, size), (0, 0), (0, 0), (edge, edge), (edge, edge))
+    seen = permute(windows(windows(x, 2, taps), 4, taps), 1, 2, 4, 0, 3, 5)  # c, ky, kx, n, y, x
+    shape = (o, c, taps, taps, n, size, size)
+    left = expand(reshape(seen, 1, *shape[1:]), *shape)
+    right = permute(memory(2, n, o, size, size), 1, 0, 2, 3)
+    total = reduce(
+        left * expand(reshape(right, o, 1, 1, 1, n, size, size), *shape), Op.ADD, 4, 5, 6
+    )
+    return reshape(total, o, c, taps, taps)
+
+
+def test_all_taps_of_a_window_read_one_copy() -> None:
+    graph = kernel(weight_gradient(4, 32, 16, 32, 3))
+    plan = planned(graph)
+    assert plan is not None
+    halo, panel = plan.staged
+    assert halo == panel
+    assert halo.slot == 1
+    nest = root_nest(graph, plan)
+    assert all(part.axis not in (2, 3) for part in nest[: panel.depth - (plan.blocked is not None)])
+    # 18 rows of 18 are read: with a copy for each tap there would be 9 times 16 of 16.
+    assert scratch_bytes(graph, plan) < 9 * 4 * 16 * 16 * 16 * 4
+
+
+def test_an_operand_whose_sum_takes_long_steps_is_copied_with_the_sum_inside() -> None:
+    columns = permute(memory(1, 2048, 512), 1, 0)
+    graph = kernel(product(columns, permute(memory(2, 2048, 256), 1, 0)))
+    plan = planned(graph)
+    assert plan is not None
+    whole = plan.staged[0]
+    assert whole.depth == 0
+    small = kernel(product(permute(memory(1, 64, 512), 1, 0), permute(memory(2, 64, 256), 1, 0)))
+    found = planned(small)
+    assert found is not None
+    assert all(one.depth for one in found.staged)
 
 
 def test_long_sums_are_cut_so_that_a_panel_stays_cached() -> None:

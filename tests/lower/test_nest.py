@@ -51,6 +51,38 @@ def test_a_value_has_one_loop_for_each_axis() -> None:
     )
 
 
+def test_a_sum_takes_its_long_steps_outside() -> None:
+    """Taps, then channels as the formula has them: the channels are far from each other."""
+    inner = reduce(
+        memory(1, 3, 5, 4) * expand(reshape(memory(2, 3, 4), 3, 1, 4), 3, 5, 4), Op.ADD, 0
+    )
+    total = reduce(reshape(inner, 5, 4), Op.ADD, 1)
+    assert same(
+        loops(kernel(reshape(total, 5))),
+        """
+        for r0 in 5:
+          s1[0] = 0.0
+          for r2 in 3 reduce:
+            for r1 in 4 reduce:
+              s1[0] = (s1[0] + (p1[((r0 * 4) + r1) + (r2 * 20)] * p2[r1 + (r2 * 4)]))
+          p0[r0] = s1[0]
+        """,
+    )
+
+
+def test_the_vectors_of_a_row_stand_together() -> None:
+    """A row's number is read once, then all its vectors use it, whichever axis has the lanes."""
+    graph = kernel(product(memory(1, 32, 8), memory(2, 4, 8)))
+    tile = (Split(1, 4, "unroll"), Split(0, 16, "unroll"), Split(0, 8, "vector"))
+    text = loops(graph, Plan(root=tile, lanes=8))
+    kinds = [line.split()[-1].strip("():") for line in text.splitlines() if "unroll" in line]
+    assert kinds
+    sizes = [
+        int(line.split(" in ")[1].split()[0]) for line in text.splitlines() if "unroll" in line
+    ]
+    assert sizes == [4, 2] * (len(sizes) // 2)
+
+
 def test_axes_of_one_have_no_loop() -> None:
     assert loops(kernel(memory(1, 1, 3, 1))) == "for r0 in 3:\n  p0[r0] = p1[r0]"
     assert loops(kernel(memory(1, 1))) == "p0[0] = p1[0]"
