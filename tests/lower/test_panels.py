@@ -131,6 +131,22 @@ def test_loops_that_count_together_share_a_halo_without_masks() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("x", "fill"),
+    [
+        (permute(memory(1, 8, 6), 1, 0), "p1[((r6 * 6) + (r7 * 2)) + r8]"),
+        (memory(1, 6, 8), "p1[(((r6 * 16) + (r7 * 8)) + (r9 * 4)) + r10]"),
+    ],
+    ids=["columns", "rows"],
+)
+def test_a_copy_lies_in_the_order_in_which_the_loops_read(x: UOp, fill: str) -> None:
+    """Tile after tile, step of the sum after step, the rows of a tile side by side."""
+    plan = Plan(root=(Split(0, 2, "unroll"),), lanes=4, staged=(StageLoad(1, 0),))
+    text = lines(kernel(product(x, memory(2, 5, 8))), plan)
+    assert text.count(f" = {fill}") == 1
+    assert "(s2[((r0 * 16) + r4) + (r5 * 2)] * p2[" in text
+
+
 def test_without_lanes_a_copy_has_plain_loops() -> None:
     text = lines(kernel(product(memory(1, 6, 7), memory(2, 8, 7))), Plan(staged=(StageLoad(2, 0),)))
     assert text.startswith("for r3 in 56:\n  s2[r3] = p2[r3]\n")
