@@ -161,7 +161,9 @@ class NestWriter(Staging):
         after: Statements = []
         if group is None:
             update = self.update(stage, loops, {}, address)
-            order = _far_steps_outside(_loops(itertools.chain(*loops.values())), update)
+            order = _loops(itertools.chain(*loops.values()))
+            if len(loops) > 1:
+                order = _far_steps_outside(order, update)
             inside = self.around(order, stage.tile, [update])
         else:
             lanes = _Lanes(self, stage, group, loops)
@@ -245,14 +247,17 @@ class NestWriter(Staging):
 
 
 def _far_steps_outside(loops: Chain, update: UOp) -> Chain:
-    """The loops of a sum in the order of their steps through memory: what is near is read together.
+    """The loops of a sum of sums in the order of their steps: what is near is read together.
 
     for y: for x: for k: acc += a[k, y, x] * b[k, y, x]  ->  for k: for y: for x: ...
     """
-    if any(variable.src[0].op is not Op.CONST for variable in loops):
-        return loops  # one may end where another stands
-    offsets = [node.src[0].src[1] for node in update.toposort() if node.op is Op.LOAD]
-    steps = [terms_of(offset).coefficients for offset in offsets]
+    addresses = {node.src[0] for node in update.toposort() if node.op is Op.LOAD} - {update.src[0]}
+    # A loop may end where another stands, and what is kept in scratch has its place in this order.
+    if any(v.src[0].op is not Op.CONST for v in loops) or any(
+        address.src[0].op is not Op.PARAM for address in addresses
+    ):
+        return loops
+    steps = [terms_of(address.src[1]).coefficients for address in addresses]
     return tuple(sorted(loops, key=lambda v: -sum(abs(found.get(v, 0)) for found in steps)))
 
 

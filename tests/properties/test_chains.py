@@ -54,7 +54,6 @@ def test_blocks_of_any_size_give_the_values_of_the_graph(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chains, "BLOCK_ROWS", block)
-    monkeypatch.setattr(chains, "TILE_ROWS", min(block, 2))
     for number in range(20):
         check(RandomChain(9000 + number).ask())
 
