@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import ZERO, add_index, replace_ranges, scale_index
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import Chain, loop_over
+from kernelet.graph.placement import Chain
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild, substitute
 from kernelet.lower.loops import body_of, fresh_numbers, statements_of, with_body
-from kernelet.lower.statements import wrap
+from kernelet.lower.statements import memories, open_loop, wrap
 from kernelet.lower.transforms import BlockSum
 
 LARGEST_PARTS = 1 << 24  # bytes
@@ -74,9 +74,7 @@ def _cut(
     if len(sums) != 1 or not around:
         return None
     start, total, end = body[: sums[0]], body[sums[0]], body[sums[0] + 1 :]
-    stores = {
-        node.src[0].src[0] for part in start for node in part.toposort() if node.op is Op.STORE
-    }
+    stores = memories(start, Op.STORE)
     outer: list[UOp] = []
     for _ in range(blocked.whole):
         if len(total.src) != 2 or total.src[1].op is not Op.LOOP:
@@ -126,27 +124,24 @@ class _Parts:
     ) -> list[UOp]:
         """Three nests; the middle one inside the outer part of the sum."""
         variable = total.src[0]
-        part = self._range(variable.src[0].arg // size, "reduce")
-        inner = self._range(size, "reduce")
+        part = open_loop(variable.src[0].arg // size, self.loops, "reduce")
+        inner = open_loop(size, self.loops, "reduce")
         here = add_index(scale_index(part, size), inner)
         parts = tuple(replace_ranges(one, {variable: here}) for one in total.src[1:])
         before = self._nest([self._in_parts(one) for one in start])
         middle = self._nest(
             [
                 *(self._copied(one, to_parts=False) for one in start),
-                *wrap(_loops(inner), list(parts)),
+                *wrap((inner,), list(parts)),
                 *(self._copied(one, to_parts=True) for one in start),
             ]
         )
         after = self._nest([self._in_parts(one) for one in end])
-        return [*before, *wrap((*outer, *_loops(part)), middle), *after]
+        return [*before, *wrap((*outer, part), middle), *after]
 
     def _nest(self, body: list[UOp]) -> list[UOp]:
-        fresh = {v: self._range(v.src[0].arg, v.arg.kind) for v in self.around}
+        fresh = {v: open_loop(v.src[0].arg, self.loops, v.arg.kind) for v in self.around}
         return wrap(tuple(fresh.values()), [replace_ranges(part, fresh) for part in body])
-
-    def _range(self, size: int, kind: str) -> UOp:
-        return ZERO if size == 1 else loop_over(size, next(self.loops), kind)
 
     def _address(self, place: UOp) -> UOp:
         accumulator, offset = place.src
@@ -171,7 +166,3 @@ class _Parts:
         places = [node for node in statement.toposort() if node.op is Op.INDEX]
         mapping = {node: self._address(node) for node in places if node.src[0] in self.parts}
         return substitute(statement, mapping)
-
-
-def _loops(variable: UOp) -> Chain:
-    return () if variable is ZERO else (variable,)

@@ -38,12 +38,12 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, loop_over, ranges_in
+from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, ranges_in
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild, substitute
 from kernelet.lower.loops import body_of, fresh_numbers, statements_of, with_body
 from kernelet.lower.masks import without_masks
-from kernelet.lower.statements import wrap
+from kernelet.lower.statements import open_loop, wrap
 from kernelet.lower.transforms import StageLoad
 
 LARGEST_COPY = 1 << 23  # bytes
@@ -75,6 +75,10 @@ class Axis:
     def position(self) -> UOp:
         """Where the loops that read stand along the axis."""
         return add_index(index_const(-self.low), _sum(self.atoms.items()))
+
+    def loops(self) -> list[UOp]:
+        """The loops that fill it."""
+        return [variable for variable, _ in reversed(self.digits)] or [self.variable]
 
 
 def stage_loads(block: UOp, staged: Sequence[StageLoad], lanes: int) -> UOp:
@@ -184,7 +188,7 @@ class _Copy:
             self.tile.clear()
             return inside
         gone = {variable for atom in self.tile for variable in ranges_in(atom)}
-        self.joined = self._range(int(total.bounds.max) + 1, "vector")
+        self.joined = open_loop(int(total.bounds.max) + 1, self.numbers, "vector")
         self.offset = self._over_joined(self.offset)
         self.gate = self._gate_over(self._over_joined)
         self.behind[self.joined] = total
@@ -263,10 +267,7 @@ class _Copy:
         far = any(_is_vector(atom) and factor > 1 for atom, factor in atoms.items())
         if len(atoms) > 1 and (far or size > steps):
             return [axis for item in atoms.items() for axis in self._joined(dict([item]))]
-        return [Axis(self._range(size), low, size, atoms)]
-
-    def _range(self, size: int, kind: str = "loop") -> UOp:
-        return ZERO if size == 1 else loop_over(size, next(self.numbers), kind)
+        return [Axis(open_loop(size, self.numbers), low, size, atoms)]
 
     def _with_digits(self, axis: Axis, divided: Sequence[UOp]) -> Axis:
         """An axis whose quotient and remainder are used is filled by two loops.
@@ -279,9 +280,10 @@ class _Copy:
             return axis
         counts = [b // a for a, b in itertools.pairwise(steps)]
         counts.append(-(-axis.size // steps[-1]))
-        digits = [(self._range(count), step) for step, count in zip(steps, counts, strict=True)]
+        loops = [open_loop(count, self.numbers) for count in counts]
         size = steps[-1] * counts[-1]
-        return replace(axis, size=size, digits=tuple(digits), used=axis.size)
+        digits = tuple(zip(loops, steps, strict=True))
+        return replace(axis, size=size, digits=digits, used=axis.size)
 
     # ---- reading and filling ----
 
@@ -337,8 +339,7 @@ class _Copy:
         source = self.load.replace(src=(address,) if inside is TRUE else (address, inside))
         statement = UOp(Op.STORE, dtypes.void, (self._address(target), source))
         statement = replace_ranges(statement, split)
-        loops = [v for axis in self.axes for v in _loops(axis) if v is not ZERO]
-        return self._vectorized(statement, loops)
+        return self._vectorized(statement, [v for axis in self.axes for v in axis.loops()])
 
     def _overhang(self, offset: UOp) -> list[UOp]:
         """Conditions for rows that stick out of the copy, where they would leave the memory."""
@@ -357,11 +358,12 @@ class _Copy:
             return wrap(tuple(loops), [statement])[0]
         size = _size(lane)
         width = min(self.lanes, 1 << (size.bit_length() - 1))
-        steps, vector = self._range(-(-size // width)), self._range(width, "vector")
+        steps = open_loop(-(-size // width), self.numbers)
+        vector = open_loop(width, self.numbers, "vector")
         start = minimum_index(scale_index(steps, width), index_const(size - width))
         statement = replace_ranges(statement, {lane: add_index(start, vector)})
         order = [steps if loop is lane else loop for loop in loops]
-        return wrap((*(loop for loop in order if loop is not ZERO), vector), [statement])[0]
+        return wrap((*order, vector), [statement])[0]
 
     # ---- putting it into the program ----
 
@@ -387,10 +389,6 @@ class _Copy:
         return without_masks(
             substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.known)
         )
-
-
-def _loops(axis: Axis) -> list[UOp]:
-    return [variable for variable, _ in reversed(axis.digits)] or [axis.variable]
 
 
 def _pitches(sizes: Sequence[int], lanes: int) -> list[int]:

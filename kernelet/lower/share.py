@@ -16,6 +16,7 @@ from kernelet.graph.division import replace_ranges
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS
 from kernelet.graph.uop import UOp
+from kernelet.lower.statements import memories
 
 
 def share_loops(block: UOp) -> UOp:
@@ -67,13 +68,7 @@ def _runs_alike(one: UOp, other: UOp) -> bool:
 
 def _are_apart(some: Iterable[UOp], others: Iterable[UOp]) -> bool:
     """Whether it makes no difference which come first: none writes what others read or write."""
-    ours, theirs = _memories(some, Op.STORE), _memories(others, Op.STORE)
-    return ours.isdisjoint(theirs | _memories(others, Op.LOAD)) and theirs.isdisjoint(
-        _memories(some, Op.LOAD)
+    ours, theirs = memories(some, Op.STORE), memories(others, Op.STORE)
+    return ours.isdisjoint(theirs | memories(others, Op.LOAD)) and theirs.isdisjoint(
+        memories(some, Op.LOAD)
     )
-
-
-def _memories(statements: Iterable[UOp], op: Op) -> set[UOp]:
-    """The memories that statements read (LOAD) or write (STORE)."""
-    nodes = (node for one in statements for node in one.toposort())
-    return {node.src[0].src[0] for node in nodes if node.op is op}

@@ -6,9 +6,12 @@ Out: STOREs and LOOPs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from kernelet.base.dtype import DType, dtypes
+from kernelet.graph.division import ZERO
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import Chain
+from kernelet.graph.placement import Chain, loop_over
 from kernelet.graph.uop import UOp
 
 Statements = list[UOp]
@@ -32,8 +35,20 @@ def combine(op: Op, address: UOp, dtype: DType, value: UOp) -> UOp:
     return store(address, total.alu(op, value))
 
 
+def open_loop(size: int, numbers: Iterator[int], kind: str = "loop") -> UOp:
+    """A new loop variable; ZERO where there is one step."""
+    return ZERO if size == 1 else loop_over(size, next(numbers), kind)
+
+
+def memories(statements: Iterable[UOp], op: Op) -> set[UOp]:
+    """The memories that statements read (LOAD) or write (STORE)."""
+    nodes = (node for one in statements for node in one.toposort())
+    return {node.src[0].src[0] for node in nodes if node.op is op}
+
+
 def wrap(loops: Chain, statements: Statements) -> Statements:
-    """The statements inside plain loops, the first loop outermost."""
+    """The statements inside plain loops, the first loop outermost; ZERO is no loop."""
     for variable in reversed(loops):
-        statements = [UOp(Op.LOOP, dtypes.void, (variable, *statements))]
+        if variable is not ZERO:
+            statements = [UOp(Op.LOOP, dtypes.void, (variable, *statements))]
     return statements
