@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kernelet.graph.division import terms_of
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain, ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.loops import statements_of
+from kernelet.lower.loops import indices_run_as_one, statements_of
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import output_shape, root_nest
 from kernelet.lower.transforms import Plan
@@ -45,17 +44,6 @@ class Site:
 def size_of(variable: UOp) -> int:
     """The most iterations of a loop."""
     return max_dim(variable.src[0]) if variable.src[0].op is not Op.CONST else variable.src[0].arg
-
-
-def stride_of(index: UOp, variable: UOp) -> int | None:
-    """How far an index moves with a loop; None when not by a constant amount."""
-    found = 0
-    for atom, factor in terms_of(index).coefficients.items():
-        if atom is variable:
-            found = factor
-        elif variable in ranges_in(atom):
-            return None
-    return found
 
 
 class Analysis:
@@ -163,15 +151,8 @@ def tile_rows(size: int, most: int, *, whole: bool = False) -> int:
 
 def run_as_one(site: Site, outer: UOp, inner: UOp) -> bool:
     """Whether every address of a statement runs through two loops as if they were one."""
-    if not inner.src[0].op is outer.src[0].op is Op.CONST:
-        return False
-    addresses = [load.src[0] for load in site.loads]
-    if site.stage == 0:
-        addresses.append(site.target)
     if any({outer, inner} & ranges_in(load.src[1]) for load in site.loads if len(load.src) == 2):
         return False
-    for address in addresses:
-        far, near = stride_of(address.src[1], outer), stride_of(address.src[1], inner)
-        if far is None or near is None or far != near * size_of(inner):
-            return False
-    return True
+    targets = [] if site.stage else [site.target]
+    addresses = [*(load.src[0] for load in site.loads), *targets]
+    return indices_run_as_one(outer, inner, (address.src[1] for address in addresses))

@@ -22,8 +22,7 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.reuse import absorbed_sums, is_contraction, numel
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, consumers_of
-from kernelet.lower.analysis import stride_of
-from kernelet.lower.loops import statements_of
+from kernelet.lower.loops import statements_of, stride_of
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import Stage, root_nest
 from kernelet.lower.transforms import (

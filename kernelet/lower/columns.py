@@ -17,7 +17,8 @@ from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of, stride_of
+from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of
+from kernelet.lower.loops import stride_of
 from kernelet.lower.transforms import BlockSum, Held, Loops, Plan, Split
 
 LEAST_WORK = 1 << 16

@@ -24,9 +24,9 @@ from kernelet.lower.analysis import (
     joined_axes,
     run_as_one,
     size_of,
-    stride_of,
     tile_rows,
 )
+from kernelet.lower.loops import stride_of
 from kernelet.lower.panels import LARGEST_COPY
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import BlockSum, Loops, Plan, StageLoad, lanes_for

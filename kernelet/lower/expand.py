@@ -18,12 +18,11 @@ from kernelet.graph.division import (
     copies_of,
     index_const,
     substitute_index,
-    terms_of,
 )
 from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.loops import with_body
+from kernelet.lower.loops import stride_of, with_body
 from kernelet.lower.statements import Statements
 
 INT32_LIMIT = 1 << 31
@@ -117,19 +116,9 @@ class _Vectorizer:
     def _at_lane(self, node: UOp, lane: int) -> UOp:
         return substitute_index(node, self.steps[lane])
 
-    def _stride(self, offset: UOp) -> int | None:
-        """How far apart neighbouring lanes are; None when that is not constant."""
-        stride = 0
-        for atom, factor in terms_of(offset).coefficients.items():
-            if atom is self.variable:
-                stride = factor
-            elif self.variable in ranges_in(atom):
-                return None
-        return stride
-
     def _index_vector(self, index: UOp, dtype: DType) -> UOp:
         """An index as a number in every lane: start + (0, stride, 2 * stride, ...)."""
-        stride = self._stride(index)
+        stride = stride_of(index, self.variable)
         wide = dtype if dtype.is_integer and dtype is not dtypes.index else dtypes.index
         if stride is None:
             lanes = tuple(self._at_lane(index, lane).cast(wide) for lane in range(self.lanes))
@@ -152,7 +141,7 @@ class _Vectorizer:
     def _load(self, node: UOp) -> UOp:
         memory, offset = node.src[0].src
         dtype = node.dtype.vec(self.lanes)
-        if self._stride(offset) != 1:
+        if stride_of(offset, self.variable) != 1:
             return UOp(Op.VECTORIZE, dtype, tuple(copies_of(node, self.steps)))
         start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
         return UOp(Op.LOAD, dtype, (start, *(self.done[gate] for gate in node.src[1:])))
@@ -160,7 +149,7 @@ class _Vectorizer:
     def _store(self, node: UOp) -> UOp:
         memory, offset = node.src[0].src
         value = self._spread(self.done[node.src[1]])
-        if self._stride(offset) == 1:
+        if stride_of(offset, self.variable) == 1:
             start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
             return UOp(Op.STORE, dtypes.void, (start, value))
         stores = []

@@ -24,12 +24,12 @@ from kernelet.lower.analysis import (
     joined_axes,
     run_as_one,
     size_of,
-    stride_of,
     tile_rows,
 )
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
+from kernelet.lower.loops import stride_of
 from kernelet.lower.nest import form_of_part
 from kernelet.lower.running import running_axis, running_transforms
 from kernelet.lower.searching import plan_scatter

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.loops import body_of, statements_of
+from kernelet.lower.loops import statements_of
 
 
 @dataclass(slots=True)
@@ -30,24 +30,12 @@ class _Scope:
 
 class _Linearizer:
     def __init__(self, block: UOp) -> None:
-        self.writes: dict[UOp, frozenset[UOp]] = {}
-        self.scopes: list[_Scope] = [_Scope(None, self._written(block))]
+        self.scopes: list[_Scope] = [_Scope(None, _written(block))]
         # The scope in which each value has been computed that can be used now.
         self.depths: dict[UOp, int] = {}
         # The written memories that a value depends on, and the values that depend on each.
         self.reads: dict[UOp, frozenset[UOp]] = {}
-        self.readers: dict[UOp, set[UOp]] = {memory: set() for memory in self._written(block)}
-
-    def _written(self, statement: UOp) -> frozenset[UOp]:
-        """The memories that a statement stores to."""
-        found = self.writes.get(statement)
-        if found is None:
-            if statement.op is Op.STORE:
-                found = frozenset({statement.src[0].src[0]})
-            else:
-                found = frozenset().union(*map(self._written, body_of(statement)))
-            self.writes[statement] = found
-        return found
+        self.readers: dict[UOp, set[UOp]] = {memory: set() for memory in _written(block)}
 
     def run(self, block: UOp) -> list[UOp]:
         """The whole program."""
@@ -65,12 +53,12 @@ class _Linearizer:
             for source in node.src:
                 self._emit(source)
         self.scopes[-1].nodes += stores
-        self._forget(self._written(statement))
+        self._forget(_written(statement))
 
     def _loop(self, statement: UOp) -> None:
         variable, *body = statement.src
         self._emit(variable.src[0])
-        scope = _Scope(variable, self._written(statement))
+        scope = _Scope(variable, _written(statement))
         self._forget(scope.written)
         scope.nodes.append(variable)
         self.scopes.append(scope)
@@ -132,6 +120,11 @@ class _Linearizer:
             if memory in self.scopes[depth].written:
                 return depth
         return 0
+
+
+def _written(statement: UOp) -> frozenset[UOp]:
+    """The memories that a statement stores to."""
+    return frozenset(store.src[0].src[0] for store, _ in statements_of(statement))
 
 
 def linearize(block: UOp, given: Iterable[UOp] = ()) -> list[UOp]:

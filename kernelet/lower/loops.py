@@ -41,6 +41,17 @@ def with_body(statement: UOp, body: Iterable[UOp]) -> UOp:
     return statement.replace(src=(*head, *body))
 
 
+def stride_of(index: UOp, variable: UOp) -> int | None:
+    """How far an index moves with a loop; None when not by a constant amount."""
+    found = 0
+    for atom, factor in terms_of(index).coefficients.items():
+        if atom is variable:
+            found = factor
+        elif variable in ranges_in(atom):
+            return None
+    return found
+
+
 def fresh_numbers(block: UOp, op: Op) -> Iterator[int]:
     """Numbers that no RANGE, or no SCRATCH, of a program has."""
     known = (node.arg.number for node in block.toposort() if node.op is op)
@@ -117,7 +128,7 @@ def join_loops(statement: UOp) -> UOp:
     if statement.op is Op.LOOP and len(body) == 1 and body[0].op is Op.LOOP:
         outer, (inner, *parts) = statement.src[0], body[0].src
         in_tile = {outer.arg.kind, inner.arg.kind} & TILE_KINDS
-        if not in_tile and _run_as_one(outer, inner, parts):
+        if not in_tile and indices_run_as_one(outer, inner, _indices(parts)):
             size = outer.src[0].arg * inner.src[0].arg
             joined = loop_over(size, inner.arg.number, outer.arg.kind)
             mapping = {outer: ZERO, inner: joined}
@@ -126,17 +137,13 @@ def join_loops(statement: UOp) -> UOp:
     return with_body(statement, body)
 
 
-def _run_as_one(outer: UOp, inner: UOp, body: Sequence[UOp]) -> bool:
+def indices_run_as_one(outer: UOp, inner: UOp, indices: Iterable[UOp]) -> bool:
     """Whether each index moves `size` times as far with the outer loop as with the inner one."""
-    if outer.src[0].op is not Op.CONST or inner.src[0].op is not Op.CONST:
+    if not inner.src[0].op is outer.src[0].op is Op.CONST:
         return False
-    size = inner.src[0].arg
-    for index in _indices(body):
-        coefficients = terms_of(index).coefficients
-        if coefficients.get(outer, 0) != size * coefficients.get(inner, 0):
-            return False
-        others = (atom for atom in coefficients if atom is not outer and atom is not inner)
-        if any({outer, inner} & ranges_in(atom) for atom in others):
+    for index in indices:
+        far, near = stride_of(index, outer), stride_of(index, inner)
+        if far is None or near is None or far != near * inner.src[0].arg:
             return False
     return True
 

@@ -94,10 +94,10 @@ class NestWriter(Staging):
             found += self.writers[node](chain)
         return found
 
-    def around(self, loops: Chain, tile: Chain, statements: Statements) -> Writer:
-        """The register tile of some statements in loops at which stages may be placed."""
-        inside = wrap(tile, statements)
-        return self.opened(loops, lambda _: inside)
+    def around(self, loops: Chain, statements: Statements) -> Writer:
+        """Statements in loops at which stages may be placed; the register tile is innermost."""
+        order = sorted(loops, key=lambda variable: variable.arg.kind in TILE_KINDS)
+        return self.opened(tuple(order), lambda _: statements)
 
     def opened(self, loops: Chain, inside: Writer) -> Writer:
         """What is written inside of loops at which stages may be placed."""
@@ -124,9 +124,7 @@ class NestWriter(Staging):
             address = replace_ranges(target_address(target, index), behind)
             stores.append(store(address, found))
         group = [UOp(Op.BLOCK, dtypes.void, tuple(stores))] if len(stores) > 1 else stores
-        tile = tuple(variable for variable in ranges if variable.arg.kind in TILE_KINDS)
-        loops = tuple(variable for variable in ranges if variable.arg.kind not in TILE_KINDS)
-        return self.around(loops, tile, group)
+        return self.around(ranges, group)
 
     # ---- values kept in scratch ----
 
@@ -138,7 +136,7 @@ class NestWriter(Staging):
         sources = tuple(self.expression(source, index, chain, None, gate) for source in node.src)
         value = sources[0] if node in self.held else UOp(node.op, node.dtype, sources)
         statement = store(stage.address(index), value)
-        return self.around(stage.own, stage.tile, [statement])
+        return self.around(stage.ranges, [statement])
 
     # ---- reductions ----
 
@@ -147,7 +145,7 @@ class NestWriter(Staging):
         if carry is not None:
             self.carried.add(stage.node)
             self.before.setdefault(carry.loop, []).extend(carry.start())
-            return self.around(stage.own, (), carry.step())
+            return self.around(stage.own, carry.step())
         group = self.grouped.get(stage.number)
         node = stage.node
         if any(variable.arg.kind == "vector" for variable in stage.tile):
@@ -164,7 +162,7 @@ class NestWriter(Staging):
             order = _loops(itertools.chain(*loops.values()))
             if len(loops) > 1:
                 order = _far_steps_outside(order, update)
-            inside = self.around(order, stage.tile, [update])
+            inside = self.around((*order, *stage.tile), [update])
         else:
             lanes = _Lanes(self, stage, group, loops)
             start += lanes.start()
@@ -329,7 +327,7 @@ class _Lanes:
 
     def body(self, chain: Chain) -> Statements:
         """The whole vectors, then the rest."""
-        written = [self.writer.around(loops, (), added)(chain) for loops, added in self.parts]
+        written = [self.writer.around(loops, added)(chain) for loops, added in self.parts]
         return [statement for statements in written for statement in statements]
 
     def finish(self) -> Statements:

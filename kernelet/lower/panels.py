@@ -26,6 +26,7 @@ from kernelet.graph.division import (
     add_index,
     and_gates,
     bounds_gate,
+    combination,
     divide_index,
     gate_parts,
     index_const,
@@ -41,7 +42,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain, is_computed, ranges_in
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild, substitute
-from kernelet.lower.loops import body_of, fresh_numbers, statements_of, with_body
+from kernelet.lower.loops import body_of, fresh_numbers, statements_of, stride_of, with_body
 from kernelet.lower.masks import without_masks
 from kernelet.lower.statements import open_loop, wrap
 from kernelet.lower.transforms import StageLoad
@@ -74,7 +75,7 @@ class Axis:
 
     def position(self) -> UOp:
         """Where the loops that read stand along the axis."""
-        return add_index(index_const(-self.low), _sum(self.atoms.items()))
+        return combination(self.atoms.items(), -self.low)
 
     def loops(self) -> list[UOp]:
         """The loops that fill it."""
@@ -139,8 +140,7 @@ class _Copy:
         self.behind: dict[UOp, UOp] = {}
         self.tile: dict[UOp, int] = {}
         self.axes = self._axes(self._tile_as_one(next(around)[len(place) :]))
-        indices = self._moved(self.offset), self._gate_over(self._moved)
-        divided = [node for index in indices for node in index.toposort() if _is_division(node)]
+        divided = _divisions(self._moved(self.offset), self._gate_over(self._moved))
         self.axes = [self._with_digits(axis, divided) for axis in self.axes]
         sizes = [axis.size for axis in self.axes]
         self.pitches = _pitches(sizes, lanes)
@@ -159,12 +159,7 @@ class _Copy:
 
         x[(p * 32 + j) // 56, (p * 32 + j) % 56]  ->  x[v // 56, v % 56], v = p * 32 + j
         """
-        divided = [
-            node
-            for index in (self.offset, self.gate)
-            for node in index.toposort()
-            if _is_division(node)
-        ]
+        divided = _divisions(self.offset, self.gate)
         lane = next((variable for variable in inside if variable.arg.kind == "vector"), ZERO)
         terms = [(terms_of(node.src[0]).coefficients, node.src[1].arg) for node in divided]
         terms = [(found, divisor) for found, divisor in terms if lane in found]
@@ -200,8 +195,8 @@ class _Copy:
         p + (2 * p + j) // 14  ->  v // 14, v = 16 * p + j
         """
         (first, factor), *others = self.tile.items()
-        rest = _sum((atom, -step) for atom, step in others)
-        place = scale_index(add_index(self.joined, rest), factor)
+        others = [(atom, -step * factor) for atom, step in others]
+        place = combination([(self.joined, factor), *others])
         found = substitute_index(index, {first: place})
         if any(not ranges_in(found).isdisjoint(ranges_in(atom)) for atom in self.tile):
             raise Entangled
@@ -290,23 +285,20 @@ class _Copy:
     def _moved(self, index: UOp) -> UOp:
         """An index over the variables of the axes instead of the loops that read."""
         constant, coefficients = terms_of(index)
-        total = index_const(constant)
+        terms: list[tuple[UOp, int]] = []
         done: set[UOp] = set()
         for atom, factor in coefficients.items():
-            if atom in done:
-                continue
             if ranges_in(atom) <= self.outer:
-                total = add_index(total, scale_index(atom, factor))
-            elif atom.op in (Op.IDIV, Op.MOD):
-                inner, divisor = self._moved(atom.src[0]), atom.src[1].arg
-                divided = _DIVISIONS[atom.op](inner, divisor)
-                total = add_index(total, scale_index(divided, factor))
-            else:
+                terms.append((atom, factor))
+            elif atom.op in _DIVISIONS:
+                divide = _DIVISIONS[atom.op]
+                terms.append((divide(self._moved(atom.src[0]), atom.src[1].arg), factor))
+            elif atom not in done:
                 axis = next(axis for axis in self.axes if atom in axis.atoms)
                 position = add_index(axis.variable, index_const(axis.low))
-                total = add_index(total, scale_index(position, factor // axis.atoms[atom]))
+                terms.append((position, factor // axis.atoms[atom]))
                 done.update(axis.atoms)
-        return total
+        return combination(terms, constant)
 
     def _conditions(self) -> list[UOp]:
         """The comparisons of indices that the gate joins."""
@@ -321,19 +313,17 @@ class _Copy:
 
     def _reading(self) -> UOp:
         positions = [axis.position() for axis in self.axes]
-        total = substitute_index(_sum(zip(positions, self.pitches, strict=True)), self.behind)
-        return UOp(Op.LOAD, self.load.dtype, (self._address(total),))
+        total = combination(zip(positions, self.pitches, strict=True))
+        return UOp(Op.LOAD, self.load.dtype, (self._address(substitute_index(total, self.behind)),))
 
     def _address(self, offset: UOp) -> UOp:
         return UOp(Op.INDEX, dtypes.index, (self.scratch, offset))
 
     def _fill(self) -> UOp:
         """The loops that copy: those of the layout, the source's lanes innermost."""
-        split = {axis.variable: _sum(axis.digits) for axis in self.axes if axis.digits}
+        split = {axis.variable: combination(axis.digits) for axis in self.axes if axis.digits}
         offset, gate = self._moved(self.offset), self._gate_over(self._moved)
-        target = _sum(
-            (axis.variable, pitch) for axis, pitch in zip(self.axes, self.pitches, strict=True)
-        )
+        target = combination(zip([a.variable for a in self.axes], self.pitches, strict=True))
         address = UOp(Op.INDEX, dtypes.index, (self.memory, offset))
         inside = and_gates(gate, *self._overhang(offset))
         source = self.load.replace(src=(address,) if inside is TRUE else (address, inside))
@@ -421,10 +411,8 @@ def _lane_loop(loops: Sequence[UOp], source: UOp, target: UOp, lanes: int) -> UO
     """The loop along which a copy moves whole vectors: neighbours in the source, then in scratch."""
     for index in (source, target):
         for loop in reversed(loops):
-            if terms_of(index).coefficients.get(loop) == 1 and _size(loop) >= min(4, lanes):
-                others = [atom for atom in terms_of(index).coefficients if atom is not loop]
-                if not any(loop in ranges_in(atom) for atom in others):
-                    return loop
+            if stride_of(index, loop) == 1 and _size(loop) >= min(4, lanes):
+                return loop
     return None
 
 
@@ -436,6 +424,10 @@ def _divisors(node: UOp, variable: UOp) -> set[int]:
     if inner.op is Op.IDIV and inner.src[0] is variable and inner.src[1].op is Op.CONST:
         return {inner.src[1].arg, inner.src[1].arg * size}
     return set()
+
+
+def _divisions(*indices: UOp) -> list[UOp]:
+    return [node for index in indices for node in index.toposort() if _is_division(node)]
 
 
 def _is_division(index: UOp) -> bool:
@@ -454,10 +446,3 @@ def _size(variable: UOp) -> int:
     if any(node.op is Op.VARIABLE for node in size.toposort()):
         raise Entangled
     return int(size.bounds.max)
-
-
-def _sum(terms: Iterable[tuple[UOp, int]]) -> UOp:
-    total = ZERO
-    for variable, factor in terms:
-        total = add_index(total, scale_index(variable, factor))
-    return total

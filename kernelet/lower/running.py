@@ -19,7 +19,8 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import is_computed
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, stride_of
+from kernelet.lower.analysis import Analysis
+from kernelet.lower.loops import stride_of
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import Follow, Loops, Transform, lanes_for
 

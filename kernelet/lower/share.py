@@ -16,25 +16,17 @@ from kernelet.graph.division import replace_ranges
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS
 from kernelet.graph.uop import UOp
+from kernelet.lower.loops import body_of, with_body
 from kernelet.lower.statements import memories
 
 
 def share_loops(block: UOp) -> UOp:
     """Join loops of the same size in the same body wherever no statement between minds."""
-    return block.replace(src=tuple(_shared(list(block.src))))
-
-
-def _shared(statements: list[UOp]) -> list[UOp]:
     found: list[UOp] = []
-    for statement in statements:
+    for statement in body_of(block):
         if not _is_loop(statement) or not _join(found, statement):
             found.append(statement)
-    return [_inside(each) if _is_loop(each) else each for each in found]
-
-
-def _inside(loop: UOp) -> UOp:
-    variable, *body = loop.src
-    return loop.replace(src=(variable, *_shared(body)))
+    return with_body(block, [share_loops(one) if _is_loop(one) else one for one in found])
 
 
 def _is_loop(statement: UOp) -> bool:

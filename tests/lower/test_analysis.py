@@ -8,7 +8,8 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.division import add_index, divide_index, index_const, modulo_index, scale_index
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import RangeArg, UOp
-from kernelet.lower.analysis import Analysis, Site, run_as_one, sites_of, size_of, stride_of
+from kernelet.lower.analysis import Analysis, Site, run_as_one, sites_of, size_of
+from kernelet.lower.loops import stride_of
 from kernelet.lower.transforms import Plan
 from tests.lower.pseudocode import (
     VOID,
