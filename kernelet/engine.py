@@ -34,8 +34,8 @@ from kernelet.holdings import (
 )
 from kernelet.kernelize.multi import spread
 from kernelet.kernelize.normalize import KEPT_VIEWS
-from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule
-from kernelet.launches import Launch, Step, Transfer, allocate, execute
+from kernelet.kernelize.schedule import Call, Schedule
+from kernelet.launches import Launch, allocate, execute
 from kernelet.programs import Runner
 from kernelet.runtime.buffer import Buffer
 
@@ -280,7 +280,7 @@ def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> No
     """Launch all calls of a schedule."""
     wanted: dict[str, list[UOp]] = {}
     for call in plan.calls:
-        if isinstance(call, KernelCall):
+        if call.kernel is not None:
             wanted.setdefault(plan.slots[call.slots[0]].device, []).append(call.kernel)
     loaded = {name: programs.runners(kernels, name) for name, kernels in wanted.items()}
     recorder = current_recorder.get()
@@ -292,17 +292,18 @@ def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> No
 
 
 def _step(
-    call: KernelCall | CopyCall,
+    call: Call,
     plan: Schedule,
     buffers: Sequence[Buffer],
     values: dict[str, int],
     loaded: dict[str, dict[UOp, Runner]],
-) -> Step:
-    if isinstance(call, CopyCall):
-        return Transfer(buffers[call.target], buffers[call.source])
+) -> Launch:
+    memory = tuple(buffers[slot] for slot in call.slots)
+    if call.kernel is None:
+        return Launch(None, memory)
     runner = loaded[plan.slots[call.slots[0]].device][call.kernel]
     given = tuple(values[name] for name in runner.program.variables)
-    return Launch(runner, tuple(buffers[slot] for slot in call.slots), given, call.outputs)
+    return Launch(runner, memory, given, call.outputs)
 
 
 def _settle(

@@ -23,7 +23,7 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import VIEWS, base_of, reachable
 from kernelet.kernelize.multi import spread
-from kernelet.launches import Step, memory_of, outputs_of
+from kernelet.launches import Launch
 from kernelet.runtime import device
 from kernelet.runtime.buffer import Buffer
 
@@ -238,7 +238,7 @@ class Recorder:
     anew all the same, as the memory that they read may have changed when it is run again.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Launch] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
     roots: list[UOp] = field(default_factory=list)
     is_strict: bool = True
@@ -246,7 +246,7 @@ class Recorder:
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
-        written = (each for step in self.steps for each in memory_of(step)[: outputs_of(step)])
+        written = (each for step in self.steps for each in step.written)
         return any(buffer.whole is each.whole for each in (*written, *self.inputs))
 
     def forget_values(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import final
 
 from kernelet.base import trace
@@ -22,29 +23,33 @@ from kernelet.runtime.pool_source import LIMIT
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch with its memory, of which the first `outputs` are written, and its variables."""
+    """One launch with its memory, of which the first `outputs` are written, and its variables.
 
-    runner: Runner
+    Without a runner the second memory is copied to the first, on another device.
+    """
+
+    runner: Runner | None
     buffers: tuple[Buffer, ...]
-    values: tuple[int, ...]
+    values: tuple[int, ...] = ()
     outputs: int = 1
 
     @property
-    def is_native(self) -> bool:
-        """Whether a list of launches can run this one."""
-        launcher = self.runner.launcher
-        return isinstance(launcher, threads.NativeLauncher) and launcher.arguments <= LIMIT
+    def written(self) -> tuple[Buffer, ...]:
+        """The memory that it writes."""
+        return self.buffers[: self.outputs]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its variables."""
+        return () if self.runner is None else self.runner.program.variables
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """A copy between devices."""
-
-    target: Buffer
-    source: Buffer
-
-
-Step = Launch | Transfer
+    @property
+    def native(self) -> threads.NativeLauncher | None:
+        """What a list of launches calls; None where this one cannot be in a list."""
+        found = None if self.runner is None else self.runner.launcher
+        if isinstance(found, threads.NativeLauncher) and found.arguments <= LIMIT:
+            return found
+        return None
 
 
 def allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
@@ -66,20 +71,11 @@ def allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
     return buffers
 
 
-def memory_of(step: Step) -> tuple[Buffer, ...]:
-    """What a step uses, what it writes first."""
-    return (step.target, step.source) if isinstance(step, Transfer) else step.buffers
-
-
-def outputs_of(step: Step) -> int:
-    """How many of the memories that a step uses are written."""
-    return 1 if isinstance(step, Transfer) else step.outputs
-
-
-def execute(step: Step) -> None:
+def execute(step: Launch) -> None:
     """Run one launch or copy and count it."""
-    if isinstance(step, Transfer):
-        step.target.copy_from(step.source)
+    if step.runner is None:
+        target, source = step.buffers
+        target.copy_from(source)
         return
     program = step.runner.program
     addresses = [buffer.address for buffer in step.buffers]
@@ -126,26 +122,19 @@ def part_of(place: Place, given: Sequence[Given]) -> Buffer:
     return buffer.view(start + place.offset, place.nbytes)
 
 
-def _without(step: Step, row: Sequence[Place | None]) -> Step:
-    memory = [
-        buffer if place is None else Buffer(buffer.device, 0)
-        for buffer, place in zip(memory_of(step), row, strict=True)
-    ]
-    if isinstance(step, Transfer):
-        return Transfer(*memory)
-    return replace(step, buffers=tuple(memory))
-
-
 @final
 class Replay:
-    """Steps that run again. `places` has, for the memory of each step, where a replay gives it;
-    None for memory that stays the same.
+    """Launches that run again. `places` has, for the memory of each, where a replay gives it; None
+    for memory that stays the same.
     """
 
-    def __init__(self, steps: Sequence[Step], places: Sequence[tuple[Place | None, ...]]) -> None:
+    def __init__(self, steps: Sequence[Launch], places: Sequence[Sequence[Place | None]]) -> None:
         # The memory that is given anew was the caller's: it is not kept.
-        self._steps = tuple([_without(step, row) for step, row in zip(steps, places, strict=True)])
-        self._places = tuple(places)
+        self._steps = [replace(step, buffers=()) for step in steps]
+        self._memory = [
+            tuple([place or buffer for buffer, place in zip(step.buffers, row, strict=True)])
+            for step, row in zip(steps, places, strict=True)
+        ]
         self._threads = 0
         self._parts: list[threads.LaunchList | int] = []
         # (list, launch, position, offset) where the address of the n-th given memory stands.
@@ -180,68 +169,45 @@ class Replay:
         GlobalCounters.global_ops += self._totals[1]
         GlobalCounters.global_mem += self._totals[2]
 
-    def _step(self, number: int, given: Sequence[Given], values: dict[str, int]) -> Step:
+    def _step(self, number: int, given: Sequence[Given], values: dict[str, int]) -> Launch:
         """One step with the memory and values of this replay."""
         step = self._steps[number]
-        buffers = tuple(
-            [
-                buffer if place is None else part_of(place, given)
-                for buffer, place in zip(memory_of(step), self._places[number], strict=True)
-            ]
-        )
-        if isinstance(step, Transfer):
-            return Transfer(*buffers)
-        names = step.runner.program.variables
-        found = [values.get(n, known) for n, known in zip(names, step.values, strict=True)]
-        return replace(step, buffers=buffers, values=tuple(found))
+        memory = self._memory[number]
+        buffers = [part_of(each, given) if isinstance(each, Place) else each for each in memory]
+        found = [values.get(n, known) for n, known in zip(step.names, step.values, strict=True)]
+        return replace(step, buffers=tuple(buffers), values=tuple(found))
 
     def _link(self) -> None:
         """Put neighbouring native launches into lists."""
         self._threads = host.threads()
         self._parts, self._addresses, self._variables, self._last = [], {}, {}, {}
-        group: list[int] = []
+        numbers = range(len(self._steps))
+        for is_alone, group in groupby(numbers, lambda number: self._steps[number].native is None):
+            found = [*group]
+            self._parts += found if is_alone else [self._list_of(found)]
         # Steps that run by themselves count themselves.
-        estimates = []
-        for number, step in enumerate(self._steps):
-            if isinstance(step, Launch) and step.is_native:
-                group.append(number)
-                estimates.append(step.runner.program.estimates)
-                continue
-            self._close(group)
-            group = []
-            self._parts.append(number)
-        self._close(group)
-        self._totals = (
-            len(estimates),
-            sum(each.operations for each in estimates),
-            sum(each.nbytes for each in estimates),
-        )
+        listed = [step.runner for step in self._steps if step.runner and step.native]
+        work = [runner.program.estimates for runner in listed]
+        operations = sum(each.operations for each in work)
+        self._totals = len(work), operations, sum(each.nbytes for each in work)
 
-    def _close(self, group: Sequence[int]) -> None:
-        if not group:
-            return
-        made = [self._native(number) for number in group]
-        launches = threads.LaunchList(made)
-        self._parts.append(launches)
-        for at, number in enumerate(group):
-            for position, place in enumerate(self._places[number]):
-                if place is not None:
-                    row = (launches, at, position, place.offset)
-                    self._addresses.setdefault(place.number, []).append(row)
-            step = self._steps[number]
-            assert isinstance(step, Launch)
-            for position, name in enumerate(step.runner.program.variables, len(step.buffers)):
+    def _list_of(self, numbers: Sequence[int]) -> threads.LaunchList:
+        """Native launches as one list; notes where in it the arguments stand that change."""
+        launches = threads.LaunchList([self._native(number) for number in numbers])
+        for at, number in enumerate(numbers):
+            memory = self._memory[number]
+            for position, each in enumerate(memory):
+                if isinstance(each, Place):
+                    row = (launches, at, position, each.offset)
+                    self._addresses.setdefault(each.number, []).append(row)
+            for position, name in enumerate(self._steps[number].names, len(memory)):
                 self._variables.setdefault(name, []).append((launches, at, position))
+        return launches
 
     def _native(self, number: int) -> threads.Launch:
-        step = self._steps[number]
-        assert isinstance(step, Launch)
-        launcher = step.runner.launcher
-        assert isinstance(launcher, threads.NativeLauncher)
-        addresses = tuple(
-            [
-                buffer.address if place is None else 0
-                for buffer, place in zip(step.buffers, self._places[number], strict=True)
-            ]
-        )
-        return threads.Launch(launcher, addresses, step.values, 0, step.runner.program.thread_size)
+        step, memory = self._steps[number], self._memory[number]
+        assert step.runner is not None
+        assert step.native is not None
+        addresses = tuple([0 if isinstance(each, Place) else each.address for each in memory])
+        size = step.runner.program.thread_size
+        return threads.Launch(step.native, addresses, step.values, 0, size)

@@ -8,7 +8,7 @@ from kernelet import Tensor, TinyJit, backends, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
-from kernelet.launches import Launch, Place, Replay, Transfer, memory_of, outputs_of, part_of
+from kernelet.launches import Launch, Place, Replay, part_of
 from kernelet.runtime.buffer import Buffer
 
 DEVICES = [name for name in ("PYTHON", "CPU", "LLVM") if name in backends.device.available()]
@@ -35,10 +35,10 @@ def test_a_replay_runs_the_same_kernels_on_other_memory(device):
     with Context(DEV=device):
         x = Tensor([1.0, 2.0, 3.0, 4.0])
         steps = captured(lambda: (x + 1).contiguous() * x.sum())
-        places = [[None] * len(memory_of(step)) for step in steps]
+        places = [[None] * len(step.buffers) for step in steps]
         source = holdings.memory(x.uop)
         for step, row in zip(steps, places, strict=True):
-            for position, buffer in enumerate(memory_of(step)):
+            for position, buffer in enumerate(step.buffers):
                 if buffer is source:
                     row[position] = Place(0, 0, 16)
         places[-1][0] = Place(1, 0, 16)
@@ -72,11 +72,10 @@ def test_a_part_of_given_memory_begins_where_that_begins():
 
 def test_the_first_memory_of_a_step_is_written():
     target, source = Buffer("PYTHON", 4), Buffer("PYTHON", 4)
-    assert memory_of(Transfer(target, source)) == (target, source)
+    assert Launch(None, (target, source)).written == (target,)
     with Context(DEV="PYTHON"):
         step = captured(lambda: Tensor([1.0]) + 1)[0]
-    assert isinstance(step, Launch)
-    assert memory_of(step) == step.buffers
+    assert step.written == step.buffers[:1]
 
 
 def test_a_launch_tells_how_much_it_writes():
@@ -87,9 +86,8 @@ def test_a_launch_tells_how_much_it_writes():
             both = x + 1, x * 2
             Tensor.realize(*both)
     (step,) = recorder.steps
-    assert outputs_of(step) == 2
-    assert [floats(each) for each in memory_of(step)] == [[2.0, 3.0], [2.0, 4.0], [1.0, 2.0]]
-    assert outputs_of(Transfer(Buffer("PYTHON", 4), Buffer("PYTHON", 4))) == 1
+    assert step.outputs == 2
+    assert [floats(each) for each in step.buffers] == [[2.0, 3.0], [2.0, 4.0], [1.0, 2.0]]
     written = [holdings.memory(holdings.realized(each.uop)) for each in both]
     assert all(recorder.changes(each) for each in written)
     assert not recorder.changes(holdings.memory(x.uop))
@@ -99,11 +97,11 @@ def test_a_launch_tells_how_much_it_writes():
 def test_copies_between_devices_are_replayed():
     x = Tensor([1.0, 2.0], device="PYTHON")
     steps = captured(lambda: (x + 1).to(DEVICES[1]) * 2)
-    assert any(isinstance(step, Transfer) for step in steps)
-    places = [(None, Place(0, 0, 8)), *[tuple([None] * len(memory_of(s))) for s in steps[1:]]]
+    assert any(step.runner is None for step in steps)
+    places = [(None, Place(0, 0, 8)), *[tuple([None] * len(s.buffers)) for s in steps[1:]]]
     replay = Replay(steps, places)
     replay.run([(given([5.0, 6.0], "PYTHON"), 0)], {})
-    assert floats(memory_of(steps[-1])[0]) == [12.0, 14.0]
+    assert floats(steps[-1].buffers[0]) == [12.0, 14.0]
 
 
 @pytest.mark.skipif(len(DEVICES) < 2, reason="no compiler: launches are not native")

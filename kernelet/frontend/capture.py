@@ -34,7 +34,7 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import split_view, substitute
-from kernelet.launches import Place, Replay, memory_of, outputs_of
+from kernelet.launches import Place, Replay
 from kernelet.runtime.buffer import Buffer
 
 Places = list[tuple[Place | None, ...]]
@@ -128,8 +128,7 @@ def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
 
 
 def _written_by(recorder: holdings.Recorder) -> list[Buffer]:
-    rows = [memory_of(step)[: outputs_of(step)] for step in recorder.steps]
-    return [buffer.whole for row in rows for buffer in row]
+    return [buffer.whole for step in recorder.steps for buffer in step.written]
 
 
 @final
@@ -263,13 +262,12 @@ class Capture:
     def _places(self, work: _Capturing) -> Places:
         places = []
         for step in work.recorder.steps:
-            memory = memory_of(step)
-            row = tuple([work.place_of(buffer) for buffer in memory])
+            row = tuple([work.place_of(buffer) for buffer in step.buffers])
             places.append(row)
-            for number, (buffer, place) in enumerate(zip(memory, row, strict=True)):
+            for number, (buffer, place) in enumerate(zip(step.buffers, row, strict=True)):
                 if place is None:
                     self._used.add(id(buffer.whole))
-                    if number < outputs_of(step):
+                    if number < step.outputs:
                         self._written.add(id(buffer.whole))
         drawn = {id(draw.memory.whole) for draw in self._draws}
         self._written |= drawn
@@ -410,13 +408,12 @@ class _Capturing:
         alive = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
         written: set[int] = set()
         for step, row in zip(self.recorder.steps, places, strict=True):
-            memory = [id(buffer.whole) for buffer in memory_of(step)]
-            outputs = outputs_of(step)
-            for block, place in list(zip(memory, row, strict=True))[outputs:]:
+            memory = [id(buffer.whole) for buffer in step.buffers]
+            for block, place in list(zip(memory, row, strict=True))[step.outputs :]:
                 before = place is None and block in self.blocks and block not in written
                 if before and block not in alive:
                     return True
-            written.update(memory[:outputs])
+            written.update(memory[: step.outputs])
         return False
 
     def result_of(self, tensor: Tensor) -> Result | Spread:

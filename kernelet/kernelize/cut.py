@@ -18,7 +18,7 @@ from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.walk import base_of, reachable, substitute
 from kernelet.kernelize.boundaries import is_kernel, numel
-from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
+from kernelet.kernelize.schedule import Call, Slot
 
 _INLINE = ELEMENTWISE | MOVEMENT | {Op.CONST, Op.ARANGE, Op.VARIABLE, Op.PARAM, Op.STORE, Op.SINK}
 
@@ -96,7 +96,7 @@ class Cutter:
         pieces.needs[node] = self._needed(node.src)
         if node.op is Op.COPY:
             source = base_of(node.src[0], {Op.RESHAPE})
-            pieces.calls[node] = CopyCall(slot, pieces.slot_of[source])
+            pieces.calls[node] = Call(None, (slot, pieces.slot_of[source]))
             return
         value = self._inlined(node.src[-1])
         if node.op is Op.ASSIGN:
@@ -131,7 +131,7 @@ class Cutter:
                         needs[write].add(node)
 
 
-def numbered(stores: Sequence[UOp], written: Sequence[int]) -> KernelCall:
+def numbered(stores: Sequence[UOp], written: Sequence[int]) -> Call:
     """The kernel over arguments 0, 1, ..., the written first, so that equal kernels are one."""
     kernel = UOp.sink(*stores)
     memories = [node for node in kernel.toposort() if node.op is Op.PARAM]
@@ -144,7 +144,7 @@ def numbered(stores: Sequence[UOp], written: Sequence[int]) -> KernelCall:
         )
     number = {slot: at for at, slot in enumerate(used)}
     mapping = {n: n.replace(arg=replace(n.arg, slot=number[n.arg.slot])) for n in memories}
-    return KernelCall(substitute(kernel, mapping), tuple(used), len(set(written)))
+    return Call(substitute(kernel, mapping), tuple(used), len(set(written)))
 
 
 def reductions_of(stores: Sequence[UOp]) -> list[UOp] | None:

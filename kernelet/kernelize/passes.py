@@ -17,7 +17,7 @@ from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
 from kernelet.kernelize.order import has_cycle, hold_less, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
-from kernelet.kernelize.schedule import KernelCall, Schedule
+from kernelet.kernelize.schedule import Schedule
 
 
 def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
@@ -51,7 +51,7 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         results.append(apply_view(moves, cutter.views.get(base, base)))
     order = hold_less(pieces, order, frozenset(kept))
     calls = [pieces.calls[node] for node in order]
-    written = {slot for call in calls if isinstance(call, KernelCall) for slot in call.written}
+    written = {slot for call in calls for slot in call.written if slot < cutter.given}
     calls = join_calls(calls, [pieces.stores.get(node, ()) for node in order], pieces.slots, kept)
     slots = plan_memory(calls, pieces.slots, kept)
     return Schedule(
@@ -59,5 +59,5 @@ def _schedule(sink: UOp, cutter: Cutter, order: list[UOp]) -> Schedule:
         slots,
         cutter.given,
         tuple(results),
-        frozenset(slot for slot in written if slot < cutter.given),
+        frozenset(written),
     )

@@ -31,38 +31,20 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCall:
-    """Launch a kernel; its n-th memory argument is `slots[n]`, the first `outputs` are written."""
+class Call:
+    """Launch a kernel; its n-th memory argument is `slots[n]`, the first `outputs` are written.
 
-    kernel: UOp
+    Without a kernel all of the second slot is copied to the first, on another device.
+    """
+
+    kernel: UOp | None
     slots: tuple[int, ...]
-    outputs: int
+    outputs: int = 1
 
     @property
     def written(self) -> tuple[int, ...]:
         """The slots that it writes."""
         return self.slots[: self.outputs]
-
-
-@dataclass(frozen=True, slots=True)
-class CopyCall:
-    """Copy all of one slot to another, on another device."""
-
-    target: int
-    source: int
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """Both slots."""
-        return self.target, self.source
-
-    @property
-    def written(self) -> tuple[int, ...]:
-        """The slot that it writes."""
-        return (self.target,)
-
-
-Call = KernelCall | CopyCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +64,4 @@ class Schedule:
     @property
     def kernels(self) -> tuple[UOp, ...]:
         """The kernels in order."""
-        return tuple(call.kernel for call in self.calls if isinstance(call, KernelCall))
+        return tuple(call.kernel for call in self.calls if call.kernel is not None)

@@ -7,7 +7,7 @@ from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.schedule import KernelCall, Schedule
+from kernelet.kernelize.schedule import Schedule
 from kernelet.programs import kernel_name
 
 F32 = dtypes.float32
@@ -41,11 +41,8 @@ def calls(found: Schedule) -> list[str]:
     """Each call as `name targets <- sources`."""
     lines = []
     for call in found.calls:
-        if isinstance(call, KernelCall):
-            name = kernel_name(call.kernel)
-            targets, sources = call.slots[: call.outputs], call.slots[call.outputs :]
-        else:
-            name, targets, sources = "copy", (call.target,), (call.source,)
+        name = "copy" if call.kernel is None else kernel_name(call.kernel)
+        targets, sources = call.slots[: call.outputs], call.slots[call.outputs :]
         lines.append(" ".join([name, *map(str, targets), "<-", *map(str, sources)]))
     return lines
 

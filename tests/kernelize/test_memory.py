@@ -2,14 +2,14 @@
 
 from kernelet.base.dtype import dtypes
 from kernelet.kernelize.memory import plan_memory
-from kernelet.kernelize.schedule import Call, CopyCall, KernelCall, Slot
+from kernelet.kernelize.schedule import Call, Slot
 from tests.lower.pseudocode import kernel, memory
 
 KERNEL = kernel(memory(1, 4))
 
 
 def call(*slots: int) -> Call:
-    return KernelCall(KERNEL, slots, 1)
+    return Call(KERNEL, slots)
 
 
 def blocks(calls: list[Call], sizes: list[int], kept: set[int]) -> list[int | None]:
@@ -53,7 +53,7 @@ def test_the_smallest_block_that_fits_is_taken() -> None:
 
 def test_devices_share_nothing() -> None:
     slots = [Slot(8, dtypes.float32, name) for name in ("CPU", "CPU", "LLVM", "LLVM")]
-    calls: list[Call] = [call(1, 0), CopyCall(2, 1), call(3, 2)]
+    calls: list[Call] = [call(1, 0), Call(None, (2, 1)), call(3, 2)]
     assert [slot.arena for slot in plan_memory(calls, slots, {0})] == [None, 0, 1, 2]
 
 

@@ -1,7 +1,7 @@
 """A schedule is plain data."""
 
 from kernelet.base.dtype import dtypes
-from kernelet.kernelize.schedule import CopyCall, KernelCall, Schedule, Slot
+from kernelet.kernelize.schedule import Call, Schedule, Slot
 from tests.lower.pseudocode import kernel, memory
 
 
@@ -12,5 +12,5 @@ def test_a_slot_knows_its_bytes() -> None:
 
 def test_the_kernels_leave_copies_out() -> None:
     graph = kernel(memory(1, 4))
-    plan = Schedule((CopyCall(1, 0), KernelCall(graph, (2, 1), 1)), (), 0, (), frozenset())
+    plan = Schedule((Call(None, (1, 0)), Call(graph, (2, 1))), (), 0, (), frozenset())
     assert plan.kernels == (graph,)

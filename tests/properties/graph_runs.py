@@ -13,7 +13,7 @@ from kernelet.base.scalars import NAMESPACE
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.kernelize.schedule import KernelCall, Schedule
+from kernelet.kernelize.schedule import Schedule
 from kernelet.lower.transforms import Plan
 from kernelet.pipeline import Lowered
 from kernelet.render import python
@@ -127,7 +127,7 @@ def run_problem(
     memory = _memories(problem, schedule)
     named = {node.arg.name: value for node, value in problem.values.items()}
     for call in schedule.calls:
-        assert isinstance(call, KernelCall)
+        assert call.kernel is not None
         lowered = pipeline.lower(call.kernel, target, choose(call.kernel, target))
         given = [named[name] for name in lowered.variables]
         machine(lowered, [memory[slot] for slot in call.slots], given)
