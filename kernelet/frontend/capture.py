@@ -21,18 +21,17 @@ from kernelet.base.errors import JitError
 from kernelet.frontend import live, random
 from kernelet.frontend.results import (
     Argument,
+    Kept,
     Result,
-    Spread,
     exchanged,
     held_elsewhere,
     mapped,
-    node_of_result,
     tensors_in,
 )
 from kernelet.frontend.signature import Inputs, Part, binds_in_dim, binds_of, realized
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
-from kernelet.graph.uop import UOp
+from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.walk import split_view, substitute
 from kernelet.launches import Place, Replay
 from kernelet.runtime.buffer import Buffer
@@ -337,7 +336,8 @@ class _Capturing:
         made: dict[int, Tensor] = {}
         for tensor, own in zip(inputs.tensors, views, strict=True):
             if id(tensor) not in made:
-                node = _with_views(realized(tensor), own)
+                node = realized(tensor)
+                node = node.replace(src=tuple(own)) if node.op is Op.MULTI else own[0]
                 made[id(tensor)] = Tensor(node, requires_grad=tensor.required)
             self.tensors.append(made[id(tensor)])
         self._placed = [tensor.uop for tensor in self.tensors]
@@ -416,27 +416,22 @@ class _Capturing:
             written.update(memory[: step.outputs])
         return False
 
-    def result_of(self, tensor: Tensor) -> Result | Spread:
+    def result_of(self, tensor: Tensor) -> Result:
         """How a replay makes a returned tensor."""
-        node = tensor.uop
-        views = node.src if node.op is Op.MULTI else (node,)
-        found = [self._result(view) for view in views]
-        own = []
-        for each, view in zip(found, views, strict=True):
-            is_input = each.place is not None and each.place.number < len(self._leaves)
-            # The leaf of an input was for the captured call alone.
-            own.append(node_of_result(each, self.inputs, (), {}) if is_input else view)
-        tensor.uop = _with_views(node, own)
-        return Spread(tuple(found), node.arg) if node.op is Op.MULTI else found[0]
-
-    def _result(self, node: UOp) -> Result:
-        binds = {bind: bind.src[0] for bind in binds_of(node)}
-        views, base = split_view(substitute(node, binds) if binds else node)
-        buffer = holdings.memory(base)
-        place = self.place_of(buffer)
-        if place is None:
-            return Result(None, (*views,), base, buffer, base.arg.size, base.dtype)
-        return Result(place, (*views,), None, None, base.arg.size, base.dtype)
+        rows, params, own = [], {}, {}
+        for slot, base in enumerate(live.bases_of(tensor.uop)):
+            buffer = holdings.memory(base)
+            place = self.place_of(buffer)
+            arg = ParamArg(slot, base.arg.size, base.arg.device)
+            params[base] = UOp(Op.PARAM, base.dtype, (), arg)
+            rows.append((params[base], place or Kept(buffer, base)))
+            if place is not None and place.number < len(self._leaves):
+                # The leaf of an input was for the captured call alone.
+                own[base] = self.inputs.parts[place.number].memory_node
+        binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
+        view = substitute(tensor.uop, params | binds)
+        tensor.uop = substitute(tensor.uop, own)
+        return Result(view, tuple(rows))
 
 
 def _filled(
@@ -447,8 +442,8 @@ def _filled(
     Not a function inside of a function: one that calls itself is a cycle, and would keep the memory
     of each call until the garbage collector comes by.
     """
-    if isinstance(value, Result | Spread):
-        return Tensor(node_of_result(value, inputs, memory, leaves))
+    if isinstance(value, Result):
+        return Tensor(value.node(inputs, memory, leaves))
     if isinstance(value, Argument):
         return inputs.tensors[value.number]
     if isinstance(value, UOp):
@@ -462,7 +457,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
     Beside it the memory of results that stays the same.
     """
     arguments = {id(tensor): n for n, tensor in enumerate(work.tensors)}
-    found: dict[int, Result | Spread] = {}
+    found: dict[int, Result] = {}
 
     def visit(value: object) -> object:
         if isinstance(value, UOp):
@@ -478,15 +473,8 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
         return found[id(value)]
 
     structure = visit(result)
-    parts = [
-        p for each in found.values() for p in (each.parts if isinstance(each, Spread) else (each,))
-    ]
-    return structure, [part.buffer for part in parts if part.buffer is not None]
-
-
-def _with_views(node: UOp, views: Sequence[UOp]) -> UOp:
-    """The node of a computed tensor over other views of memory, one for each of its devices."""
-    return node.replace(src=tuple(views)) if node.op is Op.MULTI else views[0]
+    rows = [row for each in found.values() for row in each.memory]
+    return structure, [place.buffer for _, place in rows if isinstance(place, Kept)]
 
 
 def _memory_of(tensor: live.Handle) -> list[Buffer]:

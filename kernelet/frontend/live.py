@@ -31,6 +31,8 @@ from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import apply_view, reachable, split_view, substitute, toposort_with_sizes
 
+Change = tuple[int, int]  # when, and in which thread
+
 
 class Handle(Protocol):
     """What this module needs to know of a tensor.
@@ -38,7 +40,8 @@ class Handle(Protocol):
     `required` is what the user said about gradients, `former` the lazy node that `uop` replaces,
     `is_leaf` says that gradients end here. `owner` is the tensor whose unasked gradient this is: it
     outlives a write only if that tensor is itself written, and `is_lost` says that it did not.
-    `born` is when it was made, to be compared with `now()`.
+    `born` is when it was made, to be compared with `now()`, `changed` when and in which thread it
+    was made or given another value last.
     """
 
     uop: UOp
@@ -48,6 +51,7 @@ class Handle(Protocol):
     is_lost: bool
     owner: weakref.ref[Handle] | None
     born: int
+    changed: Change
 
     @property
     def dtype(self) -> DType:
@@ -55,20 +59,16 @@ class Handle(Protocol):
 
 
 _MEMORY = frozenset({Op.BUFFER, Op.AFTER, Op.MULTI})
-_JOURNAL_KEPT = 256
-
-# Keyed by identity, because == of tensors compares their elements.
-_live: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
-# What has changed, in order, and in which thread.
-_journal: dict[int, tuple[weakref.ref[Handle], int]] = {}
+# The tensors that exist, by when each was made or changed last.
+_live: weakref.WeakValueDictionary[Change, Handle] = weakref.WeakValueDictionary()
 
 
 def register(tensor: Handle) -> None:
     """Note that a tensor exists, and since when."""
-    tensor.born = next(_numbers)
-    _live[id(tensor)] = tensor
-    note_change(tensor)
+    tensor.changed = next(_numbers), threading.get_ident()
+    tensor.born = tensor.changed[0]
+    _live[tensor.changed] = tensor
 
 
 def live_tensors() -> list[Handle]:
@@ -77,46 +77,30 @@ def live_tensors() -> list[Handle]:
 
 
 def note_change(tensor: Handle) -> None:
-    """Enter in the journal that a tensor was made, or stands for another value than before."""
-    _journal[next(_numbers)] = weakref.ref(tensor), threading.get_ident()
-    if len(_journal) > _JOURNAL_KEPT + 4 * len(_live):
-        _clean_journal()
-
-
-def _clean_journal() -> None:
-    """Keep the last entry of each tensor that exists."""
-    last: dict[int, int] = {}
-    rows = list(_journal.items())
-    for number, (ref, _) in rows:
-        tensor = ref()
-        if tensor is not None:
-            last[id(tensor)] = number
-    kept = set(last.values())
-    # One by one, so that another thread finds at every moment what is kept.
-    for number, _ in rows:
-        if number not in kept:
-            _journal.pop(number, None)
+    """Note that a tensor stands for another value than before."""
+    before, tensor.changed = tensor.changed, (next(_numbers), threading.get_ident())
+    # In this order, so that another thread finds the tensor at every moment.
+    _live[tensor.changed] = tensor
+    _live.pop(before, None)
 
 
 def now() -> int:
-    """The place in the journal up to which everything has happened."""
+    """The moment up to which everything has happened."""
     return next(_numbers)
 
 
 def changed_since(mark: int, thread: int | None = None) -> list[Handle]:
     """The tensors that were made or given another value after `mark = now()`, in one thread or any."""
-    found: dict[int, Handle] = {}
-    try:
-        for number in reversed(_journal):
-            if number < mark:
-                break
-            ref, where = _journal[number]
-            tensor = ref()
-            if tensor is not None and thread in (None, where):
-                found[id(tensor)] = tensor
-    except (RuntimeError, KeyError):  # another thread makes tensors at this moment
-        return changed_since(mark, thread)
-    return list(found.values())
+    found = []
+    for ref in reversed(_live.valuerefs()):
+        tensor = ref()
+        if tensor is None:
+            continue
+        if tensor.changed[0] < mark:
+            break
+        if thread in (None, tensor.changed[1]):
+            found.append(tensor)
+    return found
 
 
 # ---- views ----

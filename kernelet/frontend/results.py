@@ -12,15 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelet import holdings
-from kernelet.base.dtype import DType
 from kernelet.frontend.signature import Inputs
 from kernelet.frontend.tensor import Tensor
-from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import apply_view, substitute
+from kernelet.graph.walk import substitute
 from kernelet.launches import Place
 from kernelet.runtime.buffer import Buffer
 
@@ -32,52 +30,43 @@ class Argument:
     number: int
 
 
+class Kept(NamedTuple):
+    """Memory that stays the same, and its node in the captured call."""
+
+    buffer: Buffer
+    node: UOp
+
+    def current(self) -> UOp:
+        """The node that stands for it now."""
+        if holdings.memory_if_current(self.node) is not None:
+            return self.node
+        return holdings.node_over(self.buffer, self.node.arg.size, self.node.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A returned tensor: a view of the memory at `place`, or of memory that stays the same.
+    """A returned tensor: `view` has a PARAM in place of each memory, variables of bound ones.
 
-    `views` are the movements from the top down, with variables in place of bound ones; `base` was
-    the node of the memory in the captured call.
+    `memory` says where a replay finds what each of these PARAMs stands for.
     """
 
-    place: Place | None
-    views: tuple[UOp, ...]
-    base: UOp | None
-    buffer: Buffer | None
-    size: int
-    dtype: DType
+    view: UOp
+    memory: tuple[tuple[UOp, Place | Kept], ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A returned tensor on several devices: what each has, and the axis along which it is cut."""
-
-    parts: tuple[Result, ...]
-    axis: int | None
-
-
-def node_of_result(
-    result: Result | Spread, inputs: Inputs, memory: Sequence[Buffer], leaves: dict[Place, UOp]
-) -> UOp:
-    """The node of a returned tensor in one call; results on the same memory share their leaf."""
-    if isinstance(result, Spread):
-        parts = [node_of_result(part, inputs, memory, leaves) for part in result.parts]
-        return UOp(Op.MULTI, parts[0].dtype, tuple(parts), result.axis)
-    place = result.place
-    if place is None:
-        assert result.base is not None
-        assert result.buffer is not None
-        leaf = result.base
-        if holdings.memory_if_current(leaf) is None:
-            leaf = holdings.node_over(result.buffer, result.size, result.dtype)
-    elif place.number < len(inputs.parts):
-        leaf = inputs.parts[place.number].memory_node
-    else:
-        if place not in leaves:
-            leaves[place] = holdings.adopt(memory[place.number], result.size, result.dtype)
-        leaf = leaves[place]
-    node = apply_view(result.views, leaf)
-    return substitute(node, inputs.binds) if inputs.variables else node
+    def node(self, inputs: Inputs, given: Sequence[Buffer], leaves: dict[Place, UOp]) -> UOp:
+        """The node in one call; results on the same memory share their leaf."""
+        found = inputs.binds
+        for param, place in self.memory:
+            if isinstance(place, Kept):
+                found[param] = place.current()
+            elif place.number < len(inputs.parts):
+                found[param] = inputs.parts[place.number].memory_node
+            else:
+                if place not in leaves:
+                    memory = given[place.number]
+                    leaves[place] = holdings.adopt(memory, param.arg.size, param.dtype)
+                found[param] = leaves[place]
+        return substitute(self.view, found)
 
 
 def held_elsewhere(results: Sequence[Tensor]) -> set[int]:

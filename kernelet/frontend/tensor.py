@@ -79,6 +79,7 @@ class Tensor(
         "_pending",
         "_steps",
         "born",
+        "changed",
         "former",
         "grad",
         "is_leaf",
@@ -113,6 +114,7 @@ class Tensor(
         # The sum of the gradients that `backward` found.
         self.grad: Tensor | None = None
         self._pending = self.born = 0
+        self.changed: live.Change = (0, 0)
         live.register(self)
 
     # ---- what the topic classes need ----

@@ -22,7 +22,6 @@ from kernelet import (
     nn,
 )
 from kernelet.base.errors import JitError
-from kernelet.frontend import live
 from kernelet.frontend.capture import Capture
 from kernelet.graph import uop as nodes
 
@@ -885,7 +884,6 @@ def test_many_calls_do_not_grow():
             start = at % 4 * 16
             jit(data[start : start + 16])
         gc.collect()
-        live._clean_journal()
         return GlobalCounters.mem_used, len(nodes._table), tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()

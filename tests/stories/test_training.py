@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kernelet import Context, GlobalCounters, Tensor, TinyJit, holdings, nn
-from kernelet.frontend import live
 from kernelet.frontend.capture import Capture
 from kernelet.graph import uop
 
@@ -130,7 +129,6 @@ def growth(call, steps):
         for at in range(steps):
             call(at).item()
         gc.collect()
-        live._clean_journal()
         nodes = len(holdings.buffer_nodes()), len(uop._table)
         python = len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
         rounds.append((GlobalCounters.mem_used, *nodes, *python))
