@@ -132,25 +132,94 @@ def _written_by(recorder: holdings.Recorder) -> list[Buffer]:
 
 @final
 class Capture:
-    """What a function launched, and what it returned."""
+    """What a function launches and returns when it is called once more, with tensors of its own in
+    place of the inputs: `call` is given them by the ids of the inputs. `result` is the caller's.
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs, first: FirstCall
+    ) -> None:
         self._draws: list[random.Draw] = []
-        self._inputs_written: set[int] = set()
-        self._fresh: list[Buffer] = []
-        self._structure: object = None
+        apart = first.protect_values(inputs)
+        work = _Capturing(inputs)
+        with holdings.recording(work.recorder), random.recording(self._draws):
+            result = call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
+            work.finish(result)
+        self._inputs_written = work.written()
+        del apart
+        results = [t for t in tensors_in(result) if not any(t is own for own in work.tensors)]
+        shared = held_elsewhere(results)
+        shared -= {id(tensor) for tensor in results if tensor.born < work.mark}
+        work.find_fresh(results, shared)
         # Ids of whole buffers that stay the same; the launches keep them alive.
-        self._used: set[int] = set()
-        self._written: set[int] = set()
+        self._used = {id(draw.memory.whole) for draw in self._draws}
+        self._written = set(self._used)
+        places = self._places(work)
+        self._check(work, places, first.inputs_written)
+        self._launches = Replay(work.recorder.steps, places)
+        self._structure, fixed = _structure_of(result, work)
+        self._used |= {id(buffer.whole) for buffer in fixed}
+        self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
         # The tensors that stand for such memory, and which blocks of it.
-        self._standing: dict[int, tuple[weakref.ref[Tensor], set[int]]] = {}
+        own = {id(tensor) for tensor in results if tensor.born > work.mark} - shared
+        self._standing = {
+            id(tensor): (weakref.ref(tensor), blocks)
+            for tensor in live.live_tensors()
+            if (blocks := _blocks_of(tensor)) & self._used and id(tensor) not in own
+        }
         # What the function keeps: tensors, and gradients with those that they belong to.
         self._left: list[weakref.ref[Tensor]] = []
         self._gradients: list[tuple[weakref.ref[Tensor], Tensor]] = []
+        self._note_left(work, [tensor for tensor in results if id(tensor) in shared])
         # The memory of written inputs in the last call: who read it then was looked at.
         self._seen: list[weakref.ref[Buffer]] = []
         self._mark = 0
-        self._launches = Replay((), ())
+        # A tensor that the function keeps will change; the caller gets one of his own.
+        others = {id(t): own for t, own in zip(work.tensors, inputs.tensors, strict=True)}
+        others |= {id(tensor): Tensor(tensor.uop) for tensor in results if id(tensor) in shared}
+        self.result: object = exchanged(result, others)
+
+    def _places(self, work: _Capturing) -> Places:
+        places = []
+        for step in work.recorder.steps:
+            row = tuple([work.place_of(buffer) for buffer in step.buffers])
+            places.append(row)
+            for number, (buffer, place) in enumerate(zip(step.buffers, row, strict=True)):
+                if place is None:
+                    self._used.add(id(buffer.whole))
+                    if number < step.outputs:
+                        self._written.add(id(buffer.whole))
+        return places
+
+    def _check(self, work: _Capturing, places: Places, writes: set[int]) -> None:
+        """Refuse what a replay would do otherwise than the function."""
+        blocks = [id(part.given[0]) for part in work.inputs.parts]
+        known = {n for n, block in enumerate(blocks) if block in self._used}
+        if any(n in self._inputs_written or blocks[n] in self._written for n in known):
+            raise JitError(
+                "TinyJit (jit): the function writes to memory that is an argument and also part of "
+                "a tensor that it knows otherwise. Give the argument as a copy: x.clone()."
+            )
+        if self._inputs_written & work.inputs.overlapping or not self._inputs_written <= writes:
+            raise JitError(
+                "TinyJit (jit): the function writes to an argument that overlaps another one, or "
+                "that it did not write to in the first call. Give a copy: x.clone()."
+            )
+        if work.loses_memory(places):
+            raise JitError(
+                "TinyJit (jit): the function reads a tensor and then puts another one in its "
+                "place, as in self.state = f(self.state): every replay would read the same old "
+                "values. Write in place: self.state.assign(f(self.state))."
+            )
+
+    def _note_left(self, work: _Capturing, shared: Sequence[Tensor]) -> None:
+        owners = {id(t.grad): t for t in live.live_tensors() if isinstance(t, Tensor)}
+        for tensor in (*work.left(), *shared):
+            owner = owners.get(id(tensor))
+            if owner is None:
+                self._left.append(weakref.ref(tensor))
+            else:
+                self._gradients.append((weakref.ref(owner), tensor))
 
     # ---- replaying ----
 
@@ -224,91 +293,6 @@ class Capture:
             if id(part.given[0]) in self._written:
                 apart.append(_set_apart(part))
         return apart
-
-    # ---- capturing ----
-
-    def capture(
-        self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs, first: FirstCall
-    ) -> object:
-        """Call the function once more, with other tensors for the ids of the inputs, and keep what
-        it launches.
-        """
-        apart = first.protect_values(inputs)
-        work = _Capturing(inputs)
-        with holdings.recording(work.recorder), random.recording(self._draws):
-            result = call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
-            work.finish(result)
-        self._inputs_written = work.written()
-        del apart
-        results = [t for t in tensors_in(result) if not any(t is own for own in work.tensors)]
-        shared = held_elsewhere(results)
-        shared -= {id(tensor) for tensor in results if tensor.born < work.mark}
-        work.find_fresh(results, shared)
-        places = self._places(work)
-        self._check(work, places, first.inputs_written)
-        self._launches = Replay(work.recorder.steps, places)
-        self._structure, fixed = _structure_of(result, work)
-        self._used |= {id(buffer.whole) for buffer in fixed}
-        self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
-        own = {id(tensor) for tensor in results if tensor.born > work.mark}
-        self._note_standing(own - shared)
-        self._note_left(work, [tensor for tensor in results if id(tensor) in shared])
-        # A tensor that the function keeps will change; the caller gets one of his own.
-        others = {id(t): own for t, own in zip(work.tensors, inputs.tensors, strict=True)}
-        others |= {id(tensor): Tensor(tensor.uop) for tensor in results if id(tensor) in shared}
-        return exchanged(result, others)
-
-    def _places(self, work: _Capturing) -> Places:
-        places = []
-        for step in work.recorder.steps:
-            row = tuple([work.place_of(buffer) for buffer in step.buffers])
-            places.append(row)
-            for number, (buffer, place) in enumerate(zip(step.buffers, row, strict=True)):
-                if place is None:
-                    self._used.add(id(buffer.whole))
-                    if number < step.outputs:
-                        self._written.add(id(buffer.whole))
-        drawn = {id(draw.memory.whole) for draw in self._draws}
-        self._written |= drawn
-        self._used |= drawn
-        return places
-
-    def _check(self, work: _Capturing, places: Places, writes: set[int]) -> None:
-        """Refuse what a replay would do otherwise than the function."""
-        blocks = [id(part.given[0]) for part in work.inputs.parts]
-        known = {n for n, block in enumerate(blocks) if block in self._used}
-        if any(n in self._inputs_written or blocks[n] in self._written for n in known):
-            raise JitError(
-                "TinyJit (jit): the function writes to memory that is an argument and also part of "
-                "a tensor that it knows otherwise. Give the argument as a copy: x.clone()."
-            )
-        if self._inputs_written & work.inputs.overlapping or not self._inputs_written <= writes:
-            raise JitError(
-                "TinyJit (jit): the function writes to an argument that overlaps another one, or "
-                "that it did not write to in the first call. Give a copy: x.clone()."
-            )
-        if work.loses_memory(places):
-            raise JitError(
-                "TinyJit (jit): the function reads a tensor and then puts another one in its "
-                "place, as in self.state = f(self.state): every replay would read the same old "
-                "values. Write in place: self.state.assign(f(self.state))."
-            )
-
-    def _note_left(self, work: _Capturing, shared: Sequence[Tensor]) -> None:
-        owners = {id(t.grad): t for t in live.live_tensors() if isinstance(t, Tensor)}
-        for tensor in (*work.left(), *shared):
-            owner = owners.get(id(tensor))
-            if owner is None:
-                self._left.append(weakref.ref(tensor))
-            else:
-                self._gradients.append((weakref.ref(owner), tensor))
-
-    def _note_standing(self, returned: set[int]) -> None:
-        for tensor in live.live_tensors():
-            blocks = _blocks_of(tensor)
-            if blocks & self._used and id(tensor) not in returned:
-                assert isinstance(tensor, Tensor)
-                self._standing[id(tensor)] = weakref.ref(tensor), blocks
 
 
 class _Capturing:

@@ -74,21 +74,24 @@ class TinyJit:
             with holdings.lock:
                 if isinstance(known, Capture) and known.is_valid(inputs):
                     return known.replay(inputs)
-            if not isinstance(known, FirstCall):
-                call = functools.partial(self.function, *first, *args, **kwargs)
-                return self._run_first(call, inputs)
+            call = functools.partial(self.function, *first)
 
             def call_with(others: dict[int, Tensor]) -> object:
                 own: Any = [exchanged(value, others) for value in args]
                 named: Any = {name: exchanged(value, others) for name, value in kwargs.items()}
-                return self.function(*first, *own, **named)
+                return call(*own, **named)
 
-            capture = Capture()
-            result = capture.capture(call_with, inputs, known)
-            self.captures[inputs.key] = capture
+            if isinstance(known, FirstCall):
+                found: Known = Capture(call_with, inputs, known)
+            else:
+                self._make_room(inputs)
+                found = FirstCall(lambda: call(*args, **kwargs), inputs)
+            self.captures[inputs.key] = found
+            result, found.result = found.result, None
             return result
 
-    def _run_first(self, call: Callable[[], object], inputs: Inputs) -> object:
+    def _make_room(self, inputs: Inputs) -> None:
+        """Get ready for a signature that is new, or whose capture serves no longer."""
         if len(self.captures) >= MOST_CAPTURES and inputs.key not in self.captures:
             raise JitError(
                 f"TinyJit (jit): a call with signature number {MOST_CAPTURES + 1}; each shape, "
@@ -98,9 +101,6 @@ class TinyJit:
         for each in inputs.objects:
             self._watch(each)
         self.captures.pop(inputs.key, None)
-        seen = self.captures[inputs.key] = FirstCall(call, inputs)
-        result, seen.result = seen.result, None
-        return result
 
     def _watch(self, value: object) -> None:
         """Drop the captures of an object when it dies: another one may have its id later."""

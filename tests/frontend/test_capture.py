@@ -43,9 +43,8 @@ def test_a_capture_replays_with_other_inputs():
 
     first = FirstCall(lambda: run(x), inputs_of(x))
     assert first.result["y"].item() == 2.0
-    capture = Capture()
-    found = capture.capture(lambda own: run(own[id(x)]), inputs_of(x), first)
-    assert found["y"].item() == 2.0
+    capture = Capture(lambda own: run(own[id(x)]), inputs_of(x), first)
+    assert capture.result["y"].item() == 2.0
     inputs = inputs_of(Tensor([5.0]))
     assert capture.is_valid(inputs)
     assert capture.replay(inputs)["y"].item() == 10.0
@@ -57,7 +56,7 @@ def test_other_writes_than_in_the_first_call_are_refused():
     x = Tensor([1.0]).realize()
     first = FirstCall(lambda: x + 1, inputs_of(x))
     with pytest.raises(JitError, match="jit"):
-        Capture().capture(lambda own: own[id(x)].assign(x + 1), inputs_of(x), first)
+        Capture(lambda own: own[id(x)].assign(x + 1), inputs_of(x), first)
 
 
 def test_the_memory_of_a_result_is_free_as_soon_as_nobody_holds_it() -> None:
