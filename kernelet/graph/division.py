@@ -346,20 +346,39 @@ def _symbolic_bounds(index: UOp) -> Bounds:
     found = index.bounds
     if found.max < 0 or found.min >= 0:
         return found
-    constant, coefficients = terms_of(index)
-    moving = [a for a in coefficients if a.op is Op.RANGE and a.src[0].op is not Op.CONST]
-    if not moving:
+    if all(loop.src[0].op is Op.CONST for loop in _loops_in(index)):
         return found
 
-    def at_end(greatest: bool) -> Bounds:
-        ends = dict.fromkeys(moving, ZERO)
-        for atom in moving:
-            if (coefficients[atom] > 0) is greatest:
-                ends[atom] = add_index(atom.src[0], index_const(-1))
-        parts = ((ends.get(atom, atom), factor) for atom, factor in coefficients.items())
-        return combination(parts, constant).bounds
+    least, greatest = (extreme(index, frozenset(), greatest=which) for which in (False, True))
+    return Bounds(least.bounds.min, greatest.bounds.max)
 
-    return Bounds(at_end(False).min, at_end(True).max)
+
+def extreme(index: UOp, outer: frozenset[UOp], *, greatest: bool = True) -> UOp:
+    """The greatest value, or the least, while outer loops stand still.
+
+    8 * i + j for j in 8  ->  8 * i + 7; a loop whose size depends on outer loops ends where that
+    tells.
+    """
+    constant, coefficients = terms_of(index)
+    ends = (
+        (_extreme_atom(atom, outer, greatest is (factor > 0)), factor)
+        for atom, factor in coefficients.items()
+    )
+    return combination(ends, constant)
+
+
+def _extreme_atom(atom: UOp, outer: frozenset[UOp], greatest: bool) -> UOp:
+    if _loops_in(atom) <= outer:
+        return atom
+    if atom.op is Op.RANGE:
+        last = add_index(extreme(atom.src[0], outer), index_const(-1))
+        return last if greatest else ZERO
+    if atom.op is Op.MAX:
+        return maximum_index(*[extreme(part, outer, greatest=greatest) for part in atom.src])
+    if atom.op is Op.IDIV and atom.src[1].op is Op.CONST:
+        return divide_index(extreme(atom.src[0], outer, greatest=greatest), atom.src[1].arg)
+    low, high = atom.bounds
+    return index_const(int(high if greatest else low))
 
 
 def and_gates(*gates: UOp) -> UOp:

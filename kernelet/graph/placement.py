@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, add_index, index_const, index_of, sum_of, terms_of
+from kernelet.graph.division import (
+    ZERO,
+    add_index,
+    divide_index,
+    extreme,
+    index_const,
+    index_of,
+    sum_of,
+    terms_of,
+)
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
@@ -162,3 +171,23 @@ def running_box(box: Box, readings: Sequence[Reading], shape: Shape, axis: int) 
         return box
     outer = box.place[: moving[-1] + 1]
     return box_at(outer, [reading.index for reading in readings], shape) or box
+
+
+def last_live(gate: UOp, variable: UOp, outer: frozenset[UOp]) -> UOp | None:
+    """How many iterations of a loop come before the gate holds for all that is inside of it.
+
+    i + 8 * k - j < 0 for a loop over j, with k inside, in 4  ->  j in i + 25
+
+    None where the gate does not hold for the rest of a loop.
+    """
+    if gate.op is Op.CONST:
+        return ZERO if gate.arg else None
+    if gate.op is not Op.CMPLT or gate.src[1].op is not Op.CONST:
+        return None
+    constant, found = terms_of(gate.src[0])
+    step = -found.get(variable, 0)
+    coefficients = {atom: factor for atom, factor in found.items() if atom is not variable}
+    if step <= 0 or any(variable in ranges_in(atom) for atom in coefficients):
+        return None
+    total = sum_of(constant - gate.src[1].arg, coefficients)
+    return add_index(divide_index(extreme(total, outer), step), index_const(1))

@@ -43,14 +43,7 @@ def show(node: UOp, limit: int | None = 200) -> str:
     """
     if not node.src:
         return _line(node, {})
-    names: dict[UOp, str] = {}
-    lines: list[str] = []
-    for below in node.toposort():
-        if below.op is Op.CONST and below.dtype.lanes == 1:
-            names[below] = str(below.arg)
-            continue
-        names[below] = f"%{len(lines)}"
-        lines.append(f"{names[below]} = {_line(below, names)}")
+    lines = _lines(list(node.toposort()))
     if limit is not None and len(lines) > limit:
         head = limit // 4
         hidden = len(lines) - limit
@@ -63,10 +56,20 @@ def show_program(program: Sequence[UOp]) -> str:
 
     A node that stands in the list again is computed anew and has a new number.
     """
+    return "\n".join(_lines(program))
+
+
+def show_expression(node: UOp | int) -> str:
+    """A scalar expression in one line, as a formula: `(n + 1) * 4`."""
+    return _formula(node, _EXPRESSION_DEPTH)
+
+
+def _lines(nodes: Sequence[UOp]) -> list[str]:
     names: dict[UOp, str] = {}
     lines: list[str] = []
+    closed = {node.src[0] for node in nodes if node.op is Op.END}
     depth = 0
-    for node in program:
+    for node in nodes:
         if node.op is Op.CONST and node.dtype.lanes == 1:
             names[node] = str(node.arg)
             continue
@@ -74,13 +77,8 @@ def show_program(program: Sequence[UOp]) -> str:
         line = _line(node, names)
         names[node] = f"%{len(lines)}"
         lines.append(f"{'  ' * depth}{names[node]} = {line}")
-        depth += node.op is Op.RANGE
-    return "\n".join(lines)
-
-
-def show_expression(node: UOp | int) -> str:
-    """A scalar expression in one line, as a formula: `(n + 1) * 4`."""
-    return _formula(node, _EXPRESSION_DEPTH)
+        depth += node in closed
+    return lines
 
 
 def _line(node: UOp, names: dict[UOp, str]) -> str:

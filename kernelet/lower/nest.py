@@ -24,11 +24,10 @@ from kernelet.graph.division import (
     scale_index,
     terms_of,
 )
-from kernelet.graph.extremes import last_live
 from kernelet.graph.infer import Dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
-from kernelet.graph.placement import TILE_KINDS, Chain
+from kernelet.graph.placement import TILE_KINDS, Chain, last_live
 from kernelet.graph.scan import identity_of, identity_value
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import substitute

@@ -24,6 +24,7 @@ from kernelet.graph.division import (
     and_gates,
     bounds_gate,
     divide_index,
+    extreme,
     index_const,
     index_of,
     maximum_index,
@@ -34,7 +35,6 @@ from kernelet.graph.division import (
     subtract_index,
     terms_of,
 )
-from kernelet.graph.extremes import extreme
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.inline import Inliner
 from kernelet.graph.masks import Masks

@@ -19,6 +19,7 @@ from kernelet.graph.division import (
     bounds_gate,
     copies_of,
     divide_index,
+    extreme,
     gate_parts,
     index_const,
     index_of,
@@ -288,3 +289,44 @@ def test_a_choice_whose_condition_is_known_is_made() -> None:
     choice = less_index(I, index_const(2)).where(x, y)
     assert rebuild(choice, (TRUE, x, y)) is x
     assert rebuild(choice, (FALSE, x, y)) is y
+
+
+# ---- extremes ----
+
+BLOCK, ROW, COLUMN = loop(0, 4), loop(1, 8), loop(2, 40)
+OUTER = frozenset({BLOCK})
+PLACE = add_index(scale_index(BLOCK, 8), ROW)
+
+
+@pytest.mark.parametrize(
+    ("index", "least", "greatest"),
+    [
+        (PLACE, "r0 * 8", "(r0 * 8) + 7"),
+        (scale_index(PLACE, -1), "(r0 * -8) + -7", "r0 * -8"),
+        (
+            divide_index(add_index(PLACE, BLOCK), 5),
+            "(r0 * 2) + ((r0 * -1) // 5)",
+            "((r0 * 2) + (((r0 * -1) + 2) // 5)) + 1",
+        ),
+        (modulo_index(PLACE, 5), "0", "4"),
+        (minimum_index(scale_index(ROW, 8), index_const(50)), "0", "50"),
+        (maximum_index(ROW, BLOCK), "r0", "7"),
+    ],
+    ids=["sum", "negative", "quotient", "remainder", "overlap", "maximum"],
+)
+def test_inner_loops_stand_at_their_ends(index: UOp, least: str, greatest: str) -> None:
+    assert show_expression(extreme(index, OUTER, greatest=False)) == least
+    assert show_expression(extreme(index, OUTER)) == greatest
+
+
+def test_a_loop_that_ends_early_goes_as_far_as_its_size_may() -> None:
+    short = COLUMN.replace(src=(add_index(PLACE, index_const(1)),))
+    assert show_expression(extreme(short, OUTER)) == "(r0 * 8) + 7"
+
+
+def test_quotients_and_maxima_of_variable_loops_stay_below_their_ends() -> None:
+    along = loop(1, N)
+    end = add_index(N, index_const(-1))
+    assert less_index(divide_index(along, 2), divide_index(add_index(N, index_const(1)), 2)) is TRUE
+    assert less_index(maximum_index(along, ZERO), N) is TRUE
+    assert less_index(along, end) not in (TRUE, FALSE)

@@ -4,12 +4,16 @@ import itertools
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
+    FALSE,
+    TRUE,
     ZERO,
     add_index,
     divide_index,
     index_const,
+    less_index,
     minimum_index,
     scale_index,
+    subtract_index,
 )
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import (
@@ -18,6 +22,7 @@ from kernelet.graph.placement import (
     box_at,
     common_prefix,
     is_computed,
+    last_live,
     loops_over,
     place_value,
     ranges_in,
@@ -195,3 +200,34 @@ def test_axes_of_one_element_have_no_loop() -> None:
         6,
         7,
     ]
+
+
+# ---- masks ----
+
+
+def end(condition: UOp) -> str | None:
+    found = last_live(condition, ALONG, frozenset({ROW}))
+    return None if found is None else show_expression(found)
+
+
+ALONG = loop(5, 40)
+PLACE = add_index(scale_index(ROW, 8), loop(6, 8))
+
+
+def below(index: UOp, limit: int = 0) -> UOp:
+    return less_index(index, index_const(limit))
+
+
+def test_a_loop_ends_where_the_rest_is_masked_for_all_inside() -> None:
+    assert end(below(subtract_index(PLACE, ALONG))) == "(r0 * 8) + 8"
+    ahead = subtract_index(ROW, scale_index(ALONG, 2))
+    assert end(below(subtract_index(ahead, loop(6, 8)))) == "(r0 // 2) + 1"
+    assert end(below(subtract_index(ROW, ALONG), -2)) == "r0 + 3"
+
+
+def test_a_loop_does_not_end_where_its_beginning_is_masked() -> None:
+    assert end(below(subtract_index(ALONG, ROW))) is None
+    assert end(below(ROW, 2)) is None
+    assert end(below(subtract_index(ROW, divide_index(ALONG, 3)))) is None
+    assert end(FALSE) is None
+    assert end(TRUE) == "0"
