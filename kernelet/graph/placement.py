@@ -26,8 +26,8 @@ from kernelet.graph.division import (
     terms_of,
 )
 from kernelet.graph.infer import Dim, Shape, max_dim
-from kernelet.graph.movement import Index
-from kernelet.graph.ops import Op
+from kernelet.graph.movement import Index, movement_index
+from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import RangeArg, UOp
 
 Chain = tuple[UOp, ...]
@@ -64,6 +64,21 @@ def loops_over(shape: Shape, numbers: Iterable[int] = range(64)) -> Index:
     """A loop variable for each axis, 0 for axes of one element; numbered from 0 by default."""
     pairs = zip(shape, numbers, strict=False)
     return tuple(ZERO if dim == 1 else loop_over(dim, number) for dim, number in pairs)
+
+
+def source_index(node: UOp, source: UOp, index: Index, numbers: Iterable[int]) -> Index:
+    """Where a source of a node is read for the element at `index`, whatever the gates.
+
+    A loop of its own runs along each axis that is reduced, or of which the run tells what is picked.
+    """
+    if node.op in MOVEMENT:
+        return movement_index(node, index)[0]
+    is_picked = node.op is Op.GATHER and source is node.src[0]
+    if node.op is not Op.REDUCE and not is_picked:
+        return index
+    axes = (node.arg,) if is_picked else node.arg.axes
+    opened = iter(loops_over(tuple(source.shape[axis] for axis in axes), numbers))
+    return tuple(next(opened) if axis in axes else at for axis, at in enumerate(index))
 
 
 def ranges_in(index: UOp) -> frozenset[UOp]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
 from kernelet.graph.infer import max_dim
-from kernelet.graph.movement import Index, movement_index
+from kernelet.graph.movement import Index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import (
     Box,
@@ -26,6 +26,7 @@ from kernelet.graph.placement import (
     loops_over,
     place_value,
     ranges_in,
+    source_index,
 )
 from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
@@ -187,18 +188,10 @@ class _Boundaries:
         for index, chain in readings.items():
             if len(found) > MOST_READINGS:
                 return
-            if node.op in MOVEMENT:
-                index, _ = movement_index(node, index)
-            elif node.op is Op.REDUCE:
-                axes = node.arg.axes
-                opened = loops_over(tuple(source.shape[axis] for axis in axes), self.numbers)
-                inner = dict(zip(axes, opened, strict=True))
-                index = tuple(inner.get(axis, part) for axis, part in enumerate(index))
+            index = source_index(node, source, index, self.numbers)
+            if node.op is Op.REDUCE:
+                opened = (index[axis] for axis in node.arg.axes)
                 chain = (*chain, *(part for part in opened if part is not ZERO))
-            elif node.op is Op.GATHER and source is node.src[0]:
-                # Which element is read is known only when the kernel runs.
-                anywhere = loops_over((source.shape[node.arg],), self.numbers)
-                index = (*index[: node.arg], *anywhere, *index[node.arg + 1 :])
             found.setdefault(index, chain)
 
     # ---- the decision ----

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kernelet.graph.algebra import simplify
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import VIEWS, base_of
+from kernelet.graph.walk import VIEWS, base_of, rebuild
 from kernelet.kernelize.parts import in_parts
 from kernelet.kernelize.picks import search_is_gather
 
@@ -38,17 +38,19 @@ def normalize(sink: UOp) -> UOp:
     asked = {_asked(source) for source in sink.src}
     order = list(sink.toposort())
     written = {storage_of(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
-    done: dict[UOp, UOp] = {}
-    for node in order:
-        sources = tuple([done[source] for source in node.src])
-        made = node if sources == node.src else node.replace(src=sources)
+    ended: set[UOp] = set()
+
+    def change(node: UOp, made: UOp) -> UOp:
         made = _normal(made, _is_own_memory(node, written))
+        if made.op is Op.AFTER:
+            ended.add(made.src[0])
         # Other readers of a number need no memory for it.
         if node in asked and node.op not in _NUMBERS and not is_memory(base_of(made)):
             made = UOp(Op.CONTIGUOUS, made.dtype, (made,))
-        done[node] = made
-    ended = {done[node.src[0]] for node in order if node.op is Op.AFTER}
-    return sink.replace(src=tuple(_kept(done[source], ended) for source in sink.src))
+        return made
+
+    roots = rebuild(sink, change).src
+    return sink.replace(src=tuple(_kept(root, ended) for root in roots))
 
 
 def _is_own_memory(node: UOp, written: set[UOp]) -> bool:

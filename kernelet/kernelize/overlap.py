@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Iterable
 
 from kernelet.graph.division import ZERO
-from kernelet.graph.movement import Index, movement_index
+from kernelet.graph.movement import Index
 from kernelet.graph.ops import MOVEMENT, Op
-from kernelet.graph.placement import loops_over
+from kernelet.graph.placement import loops_over, source_index
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import reachable, rebuild
 from kernelet.kernelize.normalize import is_memory, storage_of
@@ -54,15 +54,7 @@ def reads_in_place(value: UOp, target: UOp) -> bool:
         node, index = place
         if is_memory(node) or is_own(node, index):
             return []
-        if node.op is Op.GATHER:  # which element is read is known only when the kernel runs
-            anywhere = loops_over(node.src[0].shape, numbers)
-            return [(node.src[0], anywhere), (node.src[1], index)]
-        if node.op is Op.REDUCE:
-            inner = loops_over(node.src[0].shape, numbers)
-            index = tuple(inner[n] if n in node.arg.axes else at for n, at in enumerate(index))
-        elif node.op in MOVEMENT:
-            index, _ = movement_index(node, index)
-        return [(source, index) for source in node.src]
+        return [(source, source_index(node, source, index, numbers)) for source in node.src]
 
     for count, (node, index) in enumerate(reachable([(value, own)], below)):
         is_read = is_memory(node) and storage_of(node) is storage
@@ -85,14 +77,9 @@ def read_copies(sink: UOp, states: Iterable[UOp]) -> UOp:
         targets = [memory[source] for source in node.src]
         if is_write:
             sources[0] = targets[0]
-        memory[node] = values[node] = _over(node, sources)
+        memory[node] = values[node] = node.replace(src=tuple(sources))
         if node.op in MOVEMENT:
-            memory[node] = _over(node, targets)
+            memory[node] = node.replace(src=tuple(targets))
         if node in copied:
             values[node] = UOp(Op.CONTIGUOUS, node.dtype, (memory[node],))
     return values[sink]
-
-
-def _over(node: UOp, sources: list[UOp]) -> UOp:
-    made = tuple(sources)
-    return node if made == node.src else node.replace(src=made)
