@@ -28,11 +28,11 @@ from kernelet.frontend.results import (
     mapped,
     tensors_in,
 )
-from kernelet.frontend.signature import Inputs, Part, binds_in_dim, binds_of, realized
+from kernelet.frontend.signature import Inputs, Part, realized
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.walk import split_view, substitute
+from kernelet.graph.walk import split_view, substitute, with_free_variables
 from kernelet.launches import Place, Replay
 from kernelet.runtime.buffer import Buffer
 
@@ -412,8 +412,7 @@ class _Capturing:
             if place is not None and place.number < len(self._leaves):
                 # The leaf of an input was for the captured call alone.
                 own[base] = self.inputs.parts[place.number].memory_node
-        binds = {bind: bind.src[0] for bind in binds_of(tensor.uop)}
-        view = substitute(tensor.uop, params | binds)
+        view = with_free_variables(substitute(tensor.uop, params))
         tensor.uop = substitute(tensor.uop, own)
         return Result(view, tuple(rows))
 
@@ -445,7 +444,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
 
     def visit(value: object) -> object:
         if isinstance(value, UOp):
-            return substitute(value, {bind: bind.src[0] for bind in binds_in_dim(value)})
+            return with_free_variables(value)
         if not isinstance(value, Tensor):
             return mapped(value, visit)
         if id(value) in arguments:

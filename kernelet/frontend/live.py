@@ -29,7 +29,7 @@ from kernelet.frontend.history import (
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import apply_view, reachable, split_view, substitute, toposort_with_sizes
+from kernelet.graph.walk import apply_view, binds_in, reachable, split_view, substitute
 
 Change = tuple[int, int]  # when, and in which thread
 
@@ -174,8 +174,8 @@ def _is_between_writes(base: UOp, last: Collection[UOp]) -> bool:
 def _bind_differently(nodes: Iterable[UOp]) -> bool:
     """Whether some Variable has several values in these graphs, so that they run apart."""
     found: dict[UOp, UOp] = {}
-    order = toposort_with_sizes(UOp.sink(*nodes))
-    return any(found.setdefault(n.src[0], n) is not n for n in order if n.op is Op.BIND)
+    binds = binds_in(UOp.sink(*nodes))
+    return any(found.setdefault(bind.src[0], bind) is not bind for bind in binds)
 
 
 def settle(*tensors: Handle) -> None:

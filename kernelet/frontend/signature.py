@@ -20,7 +20,7 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
-from kernelet.graph.walk import split_view, substitute, toposort_with_sizes
+from kernelet.graph.walk import binds_in, split_view, substitute, with_free_variables
 from kernelet.launches import Given
 
 _PLAIN = (int, str, bytes, bool, type(None), range)
@@ -168,7 +168,7 @@ class _Reader:
         self.inputs.objects.append(value)
 
     def _variable(self, value: UOp, name: object) -> None:
-        binds = binds_in_dim(value)
+        binds = binds_in(value)
         if not binds:
             raise JitError(
                 f"TinyJit (jit): argument {name} is or holds a Variable without a value. Bind it "
@@ -176,7 +176,7 @@ class _Reader:
             )
         for bind in binds:
             self._note(bind)
-        self.key.append(substitute(value, {bind: bind.src[0] for bind in binds}))
+        self.key.append(with_free_variables(value))
 
     def _note(self, bind: UOp) -> None:
         variable, number = bind.unbind()
@@ -266,12 +266,10 @@ def _form_of(node: UOp) -> Form:
     found = rows_of(live.without_detach(node))
     if found is not None:
         return _flat_form(node, *found)
-    binds = binds_of(node)
-    plain = substitute(node, {bind: bind.src[0] for bind in binds}) if binds else node
-    base = split_view(plain)[1]
+    base = split_view(node)[1]
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
-    form = substitute(live.without_detach(plain), {base: param})
-    return Form(base, 0, base.arg.size * node.dtype.itemsize, form, binds)
+    form = with_free_variables(substitute(live.without_detach(node), {base: param}))
+    return Form(base, 0, base.arg.size * node.dtype.itemsize, form, tuple(binds_in(node)))
 
 
 def _flat_form(node: UOp, base: UOp, start: int) -> Form:
@@ -279,13 +277,3 @@ def _flat_form(node: UOp, base: UOp, start: int) -> Form:
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, size, base.arg.device))
     view = UOp(Op.RESHAPE, node.dtype, (param,), node.shape)
     return Form(base, start * itemsize, size * itemsize, view, ())
-
-
-def binds_of(node: UOp) -> tuple[UOp, ...]:
-    """The bound variables in the sizes of a node and of all below it."""
-    return tuple(part for part in toposort_with_sizes(node) if part.op is Op.BIND)
-
-
-def binds_in_dim(dim: UOp) -> list[UOp]:
-    """The bound variables in a size or another number."""
-    return [node for node in dim.toposort() if node.op is Op.BIND]

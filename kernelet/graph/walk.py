@@ -157,8 +157,21 @@ def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
     return done[root]
 
 
+def binds_in(root: UOp) -> list[UOp]:
+    """The bound variables in a graph and in its sizes."""
+    return [node for node in toposort_with_sizes(root) if node.op is Op.BIND]
+
+
 def with_bound_values(root: UOp) -> UOp:
     """The graph with the values of bound variables in place of them, also in sizes."""
-    order = toposort_with_sizes(root)
-    values = {node: node.src[1] for node in order if node.op is Op.BIND}
-    return substitute(root, values) if values else root
+    return _with_parts(root, 1)
+
+
+def with_free_variables(root: UOp) -> UOp:
+    """The graph with variables in place of bound ones, also in sizes."""
+    return _with_parts(root, 0)
+
+
+def _with_parts(root: UOp, part: int) -> UOp:
+    binds = binds_in(root)
+    return substitute(root, {bind: bind.src[part] for bind in binds}) if binds else root

@@ -4,7 +4,7 @@ import pytest
 
 from kernelet import Tensor, Variable, holdings
 from kernelet.base.errors import JitError
-from kernelet.frontend.signature import binds_in_dim, form_of, read_inputs
+from kernelet.frontend.signature import form_of, read_inputs
 
 
 def key(*arguments, **named):
@@ -89,7 +89,6 @@ def test_bound_variables_count_by_name():
     inputs = read_inputs(None, (matrix(5)[: n.bind(2)], n.bind(2)), {})
     assert inputs.variables == {n: 2}
     assert inputs.binds == {n: n.bind(2)}
-    assert binds_in_dim(n.bind(2) * 3) == [n.bind(2)]
 
 
 def test_objects_count_by_identity():

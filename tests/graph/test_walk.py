@@ -7,6 +7,7 @@ from kernelet.graph.walk import (
     VIEWS,
     apply_view,
     base_of,
+    binds_in,
     consumers_of,
     map_sizes,
     only_below,
@@ -17,6 +18,7 @@ from kernelet.graph.walk import (
     substitute,
     toposort_with_sizes,
     with_bound_values,
+    with_free_variables,
 )
 
 F32 = dtypes.float32
@@ -79,11 +81,16 @@ def test_consumers_are_listed_once_each() -> None:
 
 
 def test_bound_values_take_the_place_of_variables_in_sizes() -> None:
-    bound = UOp.variable("n", 1, 8).bind(3)
+    variable = UOp.variable("n", 1, 8)
+    bound = variable.bind(3)
     memory = UOp.buffer(8, dtypes.float32, "CPU")
     part = UOp(Op.SHRINK, dtypes.float32, (memory,), ((0, bound),))
     assert with_bound_values(part).shape == (3,)
     assert with_bound_values(memory) is memory
+    assert binds_in(part) == [bound]
+    free = with_free_variables(part)
+    assert free.shape == (variable,)
+    assert with_free_variables(free) is free
 
 
 def test_a_rebuilt_graph_is_the_same_where_nothing_changes() -> None:
