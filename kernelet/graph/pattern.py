@@ -15,13 +15,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kernelet.base.dtype import DType, Scalar, dtypes, round_to
+from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
-from kernelet.graph.ops import COMMUTATIVE, COMPARISONS, Op
+from kernelet.graph.ops import COMMUTATIVE, Op
 from kernelet.graph.show import show_expression
-from kernelet.graph.uop import UOp, VariableArg
+from kernelet.graph.uop import UOp
 
 DTypes = DType | tuple[DType, ...] | Callable[[DType], bool]
 
@@ -185,18 +184,6 @@ class Equation:
     dtypes: tuple[DType, ...]
     pattern: UPat
 
-    @property
-    def placeholders(self) -> list[UOp]:
-        """The placeholders of the left side."""
-        return [node for node in self.left.toposort() if isinstance(node.arg, PlaceholderArg)]
-
-    def at(self, dtype: DType) -> tuple[UOp, UOp, list[UOp]]:
-        """Both sides at one dtype, and the variables that took the place of the placeholders."""
-        known: dict[UOp, UOp] = {}
-        for node in UOp.sink(self.left, self.right).toposort():
-            known[node] = _instance(node, dtype, tuple(known[source] for source in node.src))
-        return known[self.left], known[self.right], [known[node] for node in self.placeholders]
-
     def __repr__(self) -> str:
         return f"Equation({self.name})"
 
@@ -248,15 +235,3 @@ def _needs_test(node: UOp, user: UOp | None) -> bool:
         return False
     # The two sides of a comparison are alike, so one test will do.
     return node is next(source for source in user.src if source.dtype is ANY_DTYPE)
-
-
-def _instance(node: UOp, dtype: DType, src: tuple[UOp, ...]) -> UOp:
-    own = dtype if node.dtype is ANY_DTYPE else node.dtype
-    if node.op in COMPARISONS:
-        own = dtypes.bool
-    if isinstance(node.arg, PlaceholderArg):
-        limits: tuple[Any, Any] = (own.min, own.max)
-        return UOp(Op.VARIABLE, own, (), VariableArg(node.arg.name, *limits))
-    if node.op is Op.CONST:
-        return UOp.const(round_to(own, node.arg), own)
-    return UOp(node.op, own, src, node.arg)

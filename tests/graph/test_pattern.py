@@ -6,7 +6,6 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.graph.ops import Op
 from kernelet.graph.pattern import (
-    ANY_DTYPE,
     EVERY,
     INTEGERS,
     Rule,
@@ -58,17 +57,6 @@ def test_an_equation_is_named_by_its_text() -> None:
 def test_an_equation_with_a_name_only_on_the_right_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"\['y'\] occur on the right side only"):
         equation(x + 0, y, dtypes=INTEGERS)
-
-
-def test_an_equation_can_be_written_out_at_a_dtype() -> None:
-    left, right, places = equation((x + 1) < c, x < c, dtypes=INTEGERS).at(dtypes.int8)
-    assert [node.dtype for node in left.src] == [dtypes.int8, dtypes.int8]
-    assert left.dtype is right.dtype is dtypes.bool
-    assert [(node.arg.name, node.bounds) for node in places] == [
-        ("x", (-128, 127)),
-        ("c", (-128, 127)),
-    ]
-    assert all(node.dtype is not ANY_DTYPE for node in left.toposort())
 
 
 def test_only_one_node_of_an_equation_carries_the_dtype_test() -> None:

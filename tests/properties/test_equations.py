@@ -16,6 +16,7 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower import decompose
 from tests.reference.evaluate import evaluate
+from tests.reference.instances import placeholders_of, written_out
 
 
 def equations_of(module: ModuleType, *sums: RuleSet) -> list[Equation]:
@@ -56,7 +57,7 @@ def bindings(draw: st.DrawFn, rule: Equation) -> tuple[DType, dict[str, Scalar]]
     """A dtype that the equation states, and a value of it for each placeholder."""
     dtype = draw(st.sampled_from(rule.dtypes))
     values = {}
-    for place in rule.placeholders:
+    for place in placeholders_of(rule):
         own = dtype if place.dtype is ANY_DTYPE else place.dtype
         values[place.arg.name] = draw(elements(own))
     return dtype, values
@@ -64,12 +65,12 @@ def bindings(draw: st.DrawFn, rule: Equation) -> tuple[DType, dict[str, Scalar]]
 
 def check(rule: Equation, dtype: DType, values: dict[str, Scalar]) -> None:
     """Both sides agree, and the compiled rule makes the one of the other."""
-    left, right, places = rule.at(dtype)
+    left, right, places = written_out(rule, dtype)
     bound = {node: values[node.arg.name] for node in places}
     (expected,) = evaluate(left, bound)
     (found,) = evaluate(right, bound)
     assert same(expected, found), f"{expected} != {found} for {values} of {dtype}"
-    fixed = {place.arg.name for place in rule.placeholders if place.arg.constant}
+    fixed = {place.arg.name for place in placeholders_of(rule) if place.arg.constant}
     known = {
         node: UOp.const(values[node.arg.name], node.dtype)
         for node in places
