@@ -473,6 +473,7 @@ def _replace_terms(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp]) -> UO
 
 _OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
     Op.ADD: add_index,
+    Op.SUB: subtract_index,
     Op.IDIV: divide_index,
     Op.MOD: modulo_index,
     Op.MAX: maximum_index,

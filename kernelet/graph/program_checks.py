@@ -15,10 +15,9 @@ from kernelet.graph.checks import STATEMENTS, access_of, is_register
 from kernelet.graph.division import (
     FALSE,
     ZERO,
-    add_index,
     index_const,
     less_index,
-    scale_index,
+    normalize_index,
     sum_of,
     terms_of,
 )
@@ -124,7 +123,7 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
         low, high = offset.bounds
         if gates or (low >= 0 and high <= last):
             continue
-        index = _in_normal_form(offset)
+        index = normalize_index(offset)
         # That r <= n - 1 holds for a loop of n turns may be needed.
         if less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE:
             continue
@@ -133,16 +132,6 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
             found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
             return node, f"it may touch {found} and has no gate"
     return None
-
-
-def _in_normal_form(index: UOp) -> UOp:
-    """Sums and multiples as `division.py` writes them."""
-    if index.op in (Op.ADD, Op.SUB):
-        left, right = map(_in_normal_form, index.src)
-        return add_index(left, right if index.op is Op.ADD else scale_index(right, -1))
-    if index.op is Op.MUL and index.src[1].op is Op.CONST:
-        return scale_index(_in_normal_form(index.src[0]), index.src[1].arg)
-    return index
 
 
 def _values_of(index: UOp) -> tuple[int, int]:
