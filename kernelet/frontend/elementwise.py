@@ -114,11 +114,13 @@ class Elementwise(Primitives):
         """The quotient of floats, rounded down, and the rest."""
         kind, self, divisor = self.dtype, self._widened(), divisor._widened()
         quotient = self._alu(Op.MUL, divisor._alu(Op.RECIPROCAL)).floor()
-        rest = self._fits_in(divisor).where(self, self - quotient * divisor)
-        # The quotient is rounded, so the rest can fall one divisor to the wrong side of zero.
-        wrong = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, divisor._below(0))
-        quotient = self.abs().eq(math.inf).where(math.nan, wrong.where(quotient - 1, quotient))
-        return quotient.cast(kind), wrong.where(rest + divisor, rest).cast(kind)
+        rest = (divisor.isinf() & ~self.isinf()).where(self, self - quotient * divisor)
+        # The quotient is rounded: the rest can fall to the wrong side of zero, or be a whole divisor.
+        less = rest.ne(0) & rest._below(0)._alu(Op.CMPNE, divisor._below(0))
+        more = rest.abs().ge(divisor.abs())
+        quotient = less.where(quotient - 1, more.where(quotient + 1, quotient))
+        rest = less.where(rest + divisor, more.where(rest - divisor, rest))
+        return self.abs().eq(math.inf).where(math.nan, quotient).cast(kind), rest.cast(kind)
 
     def fmod(self, other: Self | Scalar) -> Self:
         """The rest with the sign of the dividend; ``np.fmod(x, other)``."""
@@ -127,10 +129,6 @@ class Elementwise(Primitives):
             return left - left.div(right, rounding_mode="trunc") * right
         rest = left.abs()._division(right.abs())[1]
         return (left < 0).where(-rest, rest)
-
-    def _fits_in(self, divisor: Self) -> Self:
-        """Whether a number is divided by an infinite one."""
-        return divisor.abs().eq(math.inf) & self.abs().lt(math.inf)
 
     def neg(self) -> Self:
         """``-x``."""

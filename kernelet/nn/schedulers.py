@@ -107,7 +107,7 @@ class StepLR(Scheduler):
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
-        return start * _power(self.gamma, (count / self.step_size).floor())
+        return start * _power(self.gamma, count // self.step_size)
 
 
 @final

@@ -6,6 +6,7 @@ import operator
 import numpy as np
 import pytest
 
+from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.tensor import Tensor
@@ -253,3 +254,21 @@ def test_rests_of_narrow_floats_are_exact(dtype: str) -> None:
 
 def test_narrow_floats_are_rounded_to_decimals_without_overflow() -> None:
     assert Tensor([57344.0, 0.25], dtype="fp8e5m2").round(1).tolist() == [57344.0, 0.1875]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [7, 49, -61, None])
+def test_multiples_of_a_divisor_leave_no_rest(dtype: type, number: float | None) -> None:
+    """A quotient that is rounded below a whole number is that number all the same."""
+    many = [3, 7, 41, 47, 49, 55, 61, 97, 107, 0.5, -41, -49, -7, 0.375]
+    by = np.array(many if number is None else [number], dtype)[:, None]
+    x = by * np.arange(-300, 300, dtype=dtype)
+    x = np.concatenate([x, x + 1, np.nextafter(x, dtype(0))], axis=1)
+    # Compiled code multiplies by what the divisor's reciprocal is rounded to.
+    with Context(DEV="LLVM"):
+        y = Tensor(by) if number is None else number
+        quotient, rest, other = Tensor(x) // y, Tensor(x) % y, Tensor(x).fmod(y)
+        Tensor.realize(quotient, rest, other)
+    assert quotient.tolist() == np.floor_divide(x, by).tolist()
+    np.testing.assert_allclose(rest.numpy(), np.mod(x, by), atol=1e-4)
+    np.testing.assert_allclose(other.numpy(), np.fmod(x, by), atol=1e-4)

@@ -204,3 +204,12 @@ def test_wrong_options_are_named():
         ours.SequentialLR(trained, [ours.StepLR(trained, 2)], [1, 2])
     with pytest.raises(ArgumentError, match="mode is 'best'"):
         ours.ReduceLROnPlateau(trained, mode="best")
+
+
+@pytest.mark.parametrize("size", [41, 47, 49, 55, 61, 97, 107])
+def test_steps_of_any_size_come_in_time(size: int) -> None:
+    """Also where ``size * (1 / size)`` is rounded to less than 1."""
+    optimizer = optim.SGD([Tensor([1.0])], lr=START)
+    scheduler = ours.StepLR(optimizer, size, 0.5)
+    counts = Tensor([size - 1.0, size, 2 * size - 1, 2 * size, 3 * size])
+    assert scheduler.rate(counts, Tensor([1.0])).tolist() == [1, 0.5, 0.5, 0.25, 0.125]
