@@ -56,19 +56,32 @@ class Embedding:
     """The row of `weight` for each number.
 
     Numbers without a row are refused where they are few and lie in memory that can be read; looking
-    at others would cost more than the rows, and they give zeros.
+    at others would cost more than the rows, and they give zeros. The row `padding_idx` starts as
+    zeros and has no gradient.
 
     >>> Embedding(10, 4)(Tensor([[1, 2, 3]])).shape
     (1, 3, 4)
     """
 
-    def __init__(self, vocab_size: int, embed_size: int) -> None:
+    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
+        if padding_idx is not None and not -vocab_size <= padding_idx < vocab_size:
+            raise IndexingError(
+                f"Embedding({vocab_size}, {embed_size}): padding_idx={padding_idx} has no row. "
+                f"Use {-vocab_size} to {vocab_size - 1}."
+            )
+        self.padding_idx = None if padding_idx is None else padding_idx % vocab_size
         self.weight = normal(vocab_size, embed_size)
+        if padding_idx is not None:
+            self.weight[padding_idx] = 0
 
     def __call__(self, index: Tensor) -> Tensor:
         self._check(index)
-        return self.weight[index]
+        found = self.weight[index]
+        if self.padding_idx is None:
+            return found
+        is_padding = (index % self.vocab_size).eq(self.padding_idx).unsqueeze(-1)
+        return is_padding.where(found.detach(), found)
 
     def _check(self, index: Tensor) -> None:
         node, count = holdings.realized(index.uop), index.numel()

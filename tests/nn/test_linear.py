@@ -71,3 +71,21 @@ def test_numbers_that_are_not_known_cheaply_give_zeros():
     assert layer(Tensor([3]) + 1).tolist() == [[0.0, 0.0]]
     many = Tensor(np.full(5000, 9)).realize()
     assert not layer(many).numpy().any()
+
+
+@pytest.mark.parametrize("padding", [3, -2])
+def test_padding_has_no_gradient_and_starts_as_zeros(padding: int) -> None:
+    layer = nn.Embedding(5, 2, padding_idx=padding)
+    assert layer.weight[3].tolist() == [0.0, 0.0]
+    found = layer(Tensor([[0, 3, -2], [3, 4, 0]]))
+    assert found[0, 1:].tolist() == [[0.0, 0.0]] * 2
+    (slope,) = found.sum().gradient(layer.weight)
+    assert slope.tolist() == [[2.0] * 2, [0.0] * 2, [0.0] * 2, [0.0] * 2, [1.0] * 2]
+    # What the row holds is read all the same.
+    layer.weight[3] = 7.0
+    assert layer(Tensor([3])).tolist() == [[7.0, 7.0]]
+
+
+def test_padding_is_one_of_the_rows() -> None:
+    with pytest.raises(IndexError, match=r"padding_idx=5 has no row"):
+        nn.Embedding(5, 2, padding_idx=5)
