@@ -43,6 +43,7 @@ COPY_COST = 2.0  # moving a vector into a panel
 GATHER_COST = 2.0  # moving one element
 SCATTER_COST = 1.5  # storing one element
 LONG_DOT = 64  # along an axis this long dot products can be as good
+WORTH_WHOLE = 256  # tiles a thread that make up for copying a whole operand, once for each share
 DOT_COST = 1.0
 FINISH_COST = 16.0  # joining the lanes of one sum
 LARGE_HALO = 1.0  # and where the halo does not stay in a cache
@@ -375,6 +376,8 @@ class _Contraction:
         # What a sum runs through in long steps is copied as a whole, the sum's elements side by side.
         fixed = [load for load in self.main.loads if load not in choice.lanes[-1].moves]
         far = [load for load in fixed if self._is_far(load) and not _is_masked(load)]
+        if choice.size < WORTH_WHOLE * choice.tile * self.target.threads:
+            far = []
         staged = [StageLoad(load.src[0].src[0].arg.slot, 0) for load in far]
         for load in choice.panels:
             one = StageLoad(load.src[0].src[0].arg.slot, depth)

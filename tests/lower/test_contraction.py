@@ -229,17 +229,16 @@ def test_all_taps_of_a_window_read_one_copy() -> None:
     assert scratch_bytes(graph, plan) < 9 * 4 * 16 * 16 * 16 * 4
 
 
-def test_an_operand_whose_sum_takes_long_steps_is_copied_with_the_sum_inside() -> None:
-    columns = permute(memory(1, 2048, 512), 1, 0)
-    graph = kernel(product(columns, permute(memory(2, 2048, 256), 1, 0)))
-    plan = planned(graph)
+@pytest.mark.parametrize(
+    ("inner", "columns", "copied"), [(2048, 1 << 15, 1), (2048, 512, 0), (64, 1 << 15, 0)]
+)
+def test_an_operand_whose_sum_takes_long_steps_is_copied_once_where_many_tiles_read_it(
+    inner: int, columns: int, copied: int
+) -> None:
+    rows, many = memory(1, inner, 256), memory(2, inner, columns)
+    plan = planned(kernel(product(permute(rows, 1, 0), permute(many, 1, 0))))
     assert plan is not None
-    whole = plan.staged[0]
-    assert whole.depth == 0
-    small = kernel(product(permute(memory(1, 64, 512), 1, 0), permute(memory(2, 64, 256), 1, 0)))
-    found = planned(small)
-    assert found is not None
-    assert all(one.depth for one in found.staged)
+    assert [one.slot for one in plan.staged if not one.depth] == [1] * copied
 
 
 def test_long_sums_are_cut_so_that_a_panel_stays_cached() -> None:
