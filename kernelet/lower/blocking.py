@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import ZERO, add_index, replace_ranges, scale_index
+from kernelet.graph.division import add_index, replace_ranges, scale_index
+from kernelet.graph.movement import flatten_index, row_major_strides
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain
 from kernelet.graph.uop import ScratchArg, UOp
@@ -115,9 +116,7 @@ class _Parts:
         for memory in accumulators:
             arg = ScratchArg(next(scratch), memory.arg.size * math.prod(sizes))
             self.parts[memory] = memory.replace(arg=arg)
-        self.base = ZERO
-        for variable, size in zip(around, sizes, strict=True):
-            self.base = add_index(scale_index(self.base, size), variable)
+        self.base = flatten_index(around, row_major_strides(tuple(sizes)))
 
     def write(
         self, start: list[UOp], total: UOp, end: list[UOp], size: int, outer: Sequence[UOp]

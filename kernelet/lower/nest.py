@@ -10,7 +10,7 @@ written.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kernelet.base.dtype import dtypes
@@ -24,7 +24,6 @@ from kernelet.graph.division import (
     scale_index,
     terms_of,
 )
-from kernelet.graph.infer import Dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain, last_live
@@ -48,6 +47,7 @@ from kernelet.lower.statements import Statements, combine, store, wrap
 from kernelet.lower.transforms import GroupLanes, Loop, Plan
 
 Writer = Callable[[Chain], Statements]
+Axes = dict[int, UOp]  # the loop along each axis that is summed, or an index made of loops
 
 
 class NestWriter(Staging):
@@ -151,56 +151,47 @@ class NestWriter(Staging):
             # The readers' lanes run along the results already.
             group = None
         address = stage.address(stage.coordinates)
-        shape = node.src[0].shape
         outer = [axis for axis in node.arg.axes if group is None or axis != group.axis]
-        loops = self._open_reduction(stage, [(axis, shape[axis]) for axis in outer])
+        axes = self._trimmed_axes(stage, self._open_axes(node, outer))
+        absorbed = self.absorbed.get(node, ())
+        inner = {n: tuple(self._open_axes(n, n.arg.axes).values()) for n in absorbed}
+        loops = _loops(itertools.chain(axes.values(), *inner.values()))
         start = wrap(stage.tile, [store(address, identity_value(node))])
         after: Statements = []
         if group is None:
-            update = self.update(stage, loops, {}, address)
-            order = _loops(itertools.chain(*loops.values()))
-            if len(loops) > 1:
-                order = _far_steps_outside(order, update)
+            update = self.update(stage, axes, inner, (*loops, *stage.tile), address)
+            order = _far_steps_outside(loops, update)
             inside = self.around((*order, *stage.tile), [update])
         else:
-            lanes = _Lanes(self, stage, group, loops)
+            lanes = _Lanes(self, stage, group, axes, inner, loops)
             start += lanes.start()
             after = lanes.finish()
-            inside = self.opened(_loops(itertools.chain(*loops.values())), lanes.body)
+            inside = self.opened(loops, lanes.body)
         return self.opened(stage.own, lambda chain: start + inside(chain) + after)
 
-    def _open_reduction(self, stage: Stage, axes: list[tuple[int, Dim]]) -> dict[UOp, Chain]:
-        """Loop variables for the axes of a reduction and of those that it absorbs."""
-        node = stage.node
-        chain = self.open_ranges(tuple(Loop(a, size, 1, "reduce") for a, size in axes))
-        opened = {node: self._trim_all(stage, dict(zip([a for a, _ in axes], chain, strict=True)))}
-        for inner in self.absorbed.get(node, ()):
-            shape = inner.src[0].shape
-            nest = tuple(Loop(axis, shape[axis], 1, "reduce") for axis in inner.arg.axes)
-            opened[inner] = self.open_ranges(nest)
-        return opened
+    def _open_axes(self, node: UOp, axes: Iterable[int]) -> Axes:
+        """Loop variables for axes of a reduction."""
+        nest = tuple(Loop(axis, node.src[0].shape[axis], 1, "reduce") for axis in axes)
+        return dict(zip(axes, self.open_ranges(nest), strict=True))
 
-    def _trim_all(self, stage: Stage, loops: dict[int, UOp]) -> Chain:
-        """The loops of a reduction, each over the axis that it is for, as far as they are needed."""
+    def _trimmed_axes(self, stage: Stage, axes: Axes) -> Axes:
+        """The loops of a reduction as far as they are needed."""
         if not self.plan.trimmed:
-            return tuple(loops.values())
-        node = stage.node
-        rest = [axis for axis in node.arg.axes if axis not in loops]
-        sizes = tuple(Loop(axis, node.src[0].shape[axis]) for axis in rest)
-        fixed = {a: _variable(v) for a, v in zip(rest, self.open_ranges(sizes), strict=True)}
-        chain = list(loops.values())
-        for position, variable in enumerate(chain):
-            index = self.source_index(stage, {node: tuple(chain)}, fixed)
-            chain[position] = self.trimmed(stage, index, variable, tuple(chain[:position]))
-        return tuple(chain)
+            return axes
+        rest = self._open_axes(stage.node, [a for a in stage.node.arg.axes if a not in axes])
+        found: Axes = {}
+        for axis, variable in axes.items():
+            index = source_index(stage, rest | axes | found)
+            found[axis] = self.trimmed(stage, index, variable, found.values())
+        return found
 
-    def trimmed(self, stage: Stage, index: Index, variable: UOp, around: Chain) -> UOp:
+    def trimmed(self, stage: Stage, index: Index, variable: UOp, around: Iterable[UOp]) -> UOp:
         """A loop of a reduction that ends where nothing more is added.
 
         for k in T: acc += where(q < k, 0, x[k])  ->  for k in min(T, q + 1): ...
         """
         node = stage.node
-        if not self.plan.trimmed or node in self.absorbed:
+        if not self.plan.trimmed or node in self.absorbed or variable is ZERO:
             return variable
         outer = frozenset((*stage.place, *stage.own, *around))
         size = variable.src[0]
@@ -208,73 +199,55 @@ class NestWriter(Staging):
             end = last_live(gate, variable, outer)
             if end is not None and value == identity_of(node.arg.op, node.dtype):
                 size = minimum_index(size, end)
-        return variable if size is variable.src[0] else variable.replace(src=(size,))
-
-    @staticmethod
-    def source_index(stage: Stage, loops: Mapping[UOp, Chain], fixed: Mapping[int, UOp]) -> Index:
-        """Which element of the source the loops of a reduction are at."""
-        free = iter(loops[stage.node])
-        axes = {
-            axis: fixed[axis] if axis in fixed else _variable(next(free))
-            for axis in stage.node.arg.axes
-        }
-        return tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
+        return ZERO if size.arg == 1 else variable.replace(src=(size,))
 
     def update(
-        self,
-        stage: Stage,
-        loops: dict[UOp, Chain],
-        fixed: dict[int, UOp],
-        address: UOp,
-        inner: Chain = (),
+        self, stage: Stage, axes: Axes, inner: dict[UOp, Chain], around: Chain, address: UOp
     ) -> UOp:
         """The statement that combines one element of the source into the accumulator."""
         node = stage.node
-        around = (
-            *stage.place,
-            *stage.own,
-            *_loops(itertools.chain(*loops.values())),
-            *stage.tile,
-            *inner,
-        )
-        index = self.source_index(stage, loops, fixed)
-        absorbed = {n: tuple(map(_variable, chain)) for n, chain in loops.items() if n is not node}
-        value = self.expression(node.src[0], index, around, absorbed, stage.gate)
+        around = (*stage.place, *stage.own, *around)
+        index = source_index(stage, axes)
+        value = self.expression(node.src[0], index, around, inner, stage.gate)
         return combine(node.arg.op, address, node.dtype, value)
 
 
+def source_index(stage: Stage, axes: Axes) -> Index:
+    """Which element of its source a reduction is at."""
+    return tuple(axes.get(axis, at) for axis, at in enumerate(stage.coordinates))
+
+
 def _far_steps_outside(loops: Chain, update: UOp) -> Chain:
-    """The loops of a sum of sums in the order of their steps: what is near is read together.
+    """The loops of a sum in the order of their steps through memory: what is near is read together.
 
     for y: for x: for k: acc += a[k, y, x] * b[k, y, x]  ->  for k: for y: for x: ...
     """
-    addresses = {node.src[0] for node in update.toposort() if node.op is Op.LOAD} - {update.src[0]}
-    # A loop may end where another stands, and what is kept in scratch has its place in this order.
-    if any(v.src[0].op is not Op.CONST for v in loops) or any(
-        address.src[0].op is not Op.PARAM for address in addresses
-    ):
-        return loops
-    steps = [terms_of(address.src[1]).coefficients for address in addresses]
+    if any(variable.src[0].op is not Op.CONST for variable in loops):
+        return loops  # one may end where another stands
+    offsets = [node.src[0].src[1] for node in update.toposort() if node.op is Op.LOAD]
+    steps = [terms_of(offset).coefficients for offset in offsets]
     return tuple(sorted(loops, key=lambda v: -sum(abs(found.get(v, 0)) for found in steps)))
 
 
 def _loops(variables: Iterable[UOp]) -> Chain:
     """The loops of more than one iteration."""
-    return tuple(variable for variable in variables if variable.src[0].arg != 1)
-
-
-def _variable(variable: UOp) -> UOp:
-    """A loop of one iteration is the constant 0."""
-    return ZERO if variable.src[0].arg == 1 else variable
+    return tuple(variable for variable in variables if variable is not ZERO)
 
 
 class _Lanes:
     """A reduction with several partial results, see `GroupLanes`."""
 
     def __init__(
-        self, writer: NestWriter, stage: Stage, group: GroupLanes, loops: dict[UOp, Chain]
+        self,
+        writer: NestWriter,
+        stage: Stage,
+        group: GroupLanes,
+        axes: Axes,
+        absorbed: dict[UOp, Chain],
+        loops: Chain,
     ) -> None:
-        self.writer, self.stage, self.group, self.loops = writer, stage, group, loops
+        self.writer, self.stage, self.group = writer, stage, group
+        self.axes, self.absorbed, self.loops = axes, absorbed, loops
         width = self.width = group.unroll * group.lanes
         size = stage.node.src[0].shape[group.axis]
         assert isinstance(size, int), "a symbolic axis has no lanes"
@@ -288,10 +261,8 @@ class _Lanes:
                 Loop(group.axis, group.lanes, 1, "vector"),
             )
         )
-        self.inner = _loops((unroll, lane))
-        self.lanes = _loops((lane,))
-        self.lane = _variable(lane)
-        self.part = add_index(scale_index(_variable(unroll), group.lanes), self.lane)
+        self.lane, self.inner = lane, _loops((unroll, lane))
+        self.part = add_index(scale_index(unroll, group.lanes), lane)
         self.parts = [self._added(steps, width, self.part, self.address(self.part), self.inner)]
         if size % width:
             (tail,) = writer.open_ranges((Loop(group.axis, size % width, 1, "reduce"),))
@@ -302,16 +273,17 @@ class _Lanes:
         self, variable: UOp, step: int, first: UOp, address: UOp, inner: Chain
     ) -> tuple[Chain, Statements]:
         """The loop, ended early if the rest is masked, that adds every `step`-th element."""
-        writer, stage, loops = self.writer, self.stage, self.loops
+        stage, tile = self.stage, (*self.stage.tile, *inner)
 
-        def position() -> dict[int, UOp]:
-            return {self.group.axis: add_index(scale_index(_variable(variable), step), first)}
+        def axes() -> Axes:
+            return self.axes | {self.group.axis: add_index(scale_index(variable, step), first)}
 
-        index = writer.source_index(stage, loops, position())
-        variable = writer.trimmed(stage, index, variable, loops[stage.node])
-        around = _loops((variable,))
-        update = writer.update(stage, loops, position(), address, (*around, *inner))
-        return around, wrap((*stage.tile, *inner), [update])
+        index = source_index(stage, axes())
+        variable = self.writer.trimmed(stage, index, variable, self.axes.values())
+        own = _loops((variable,))
+        around = (*self.loops, *stage.tile, *own, *inner)
+        update = self.writer.update(stage, axes(), self.absorbed, around, address)
+        return own, wrap(tile, [update])
 
     def address(self, offset: UOp) -> UOp:
         """One partial result of the accumulator at hand."""
@@ -338,7 +310,7 @@ class _Lanes:
             offset = add_index(self.lane, index_const(step * group.lanes))
             value = UOp(Op.LOAD, dtype, (self.address(offset),))
             joined = combine(op, self.address(self.lane), dtype, value)
-            found += wrap((*tile, *self.lanes), [joined])
+            found += wrap((*tile, self.lane), [joined])
         values = [
             UOp(Op.LOAD, dtype, (self.address(index_const(lane)),)) for lane in range(group.lanes)
         ]
@@ -386,9 +358,7 @@ def _one_after_the_other(blocks: list[UOp]) -> UOp:
     used = 0
     for block in blocks:
         apart = {
-            node: UOp(
-                node.op, node.dtype, node.src, replace(node.arg, number=node.arg.number + used)
-            )
+            node: node.replace(arg=replace(node.arg, number=node.arg.number + used))
             for node in block.toposort()
             if node.op in (Op.RANGE, Op.SCRATCH)
         }

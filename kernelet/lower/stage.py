@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from kernelet.base.dtype import dtypes
 from kernelet.graph.division import (
     TRUE,
-    ZERO,
     add_index,
     and_gates,
     bounds_gate,
@@ -30,7 +29,6 @@ from kernelet.graph.division import (
     maximum_index,
     minimum_index,
     replace_ranges,
-    scale_index,
     substitute_index,
     subtract_index,
     terms_of,
@@ -38,7 +36,15 @@ from kernelet.graph.division import (
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.inline import Inliner
 from kernelet.graph.masks import Masks
-from kernelet.graph.movement import Index, Place, movement_index, product_of, unflatten_index
+from kernelet.graph.movement import (
+    Index,
+    Place,
+    flatten_index,
+    movement_index,
+    product_of,
+    row_major_strides,
+    unflatten_index,
+)
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import (
     TILE_KINDS,
@@ -56,6 +62,7 @@ from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild
 from kernelet.lower.loops import merge_sum_axes
+from kernelet.lower.statements import open_loop
 from kernelet.lower.transforms import (
     Held,
     Loop,
@@ -106,11 +113,10 @@ class Stage:
     def address(self, index: Index) -> UOp:
         """The scratch element that holds the value at `index`; lanes lie side by side."""
         lanes = {loop.axis for loop in self.nest if loop.kind == "vector"}
-        offset, stride = ZERO, 1
-        for axis in sorted(range(len(index)), key=lambda axis: (axis not in lanes, -axis)):
-            step = subtract_index(index[axis], self.lo[axis])
-            offset = add_index(offset, scale_index(step, stride))
-            stride *= self.sizes[axis]
+        order = sorted(range(len(index)), key=lambda axis: (axis in lanes, axis))
+        strides = row_major_strides(tuple(self.sizes[axis] for axis in order))
+        steps = [subtract_index(index[axis], self.lo[axis]) for axis in order]
+        offset = flatten_index(steps, strides)
         return UOp(Op.INDEX, dtypes.index, (self.memory, offset))
 
     @property
@@ -137,7 +143,6 @@ class Staging:
         for inner, outer in inside.items():
             self.absorbed[outer] = (inner, *self.absorbed.get(inner, ()))
         values = [n for n in kernel.toposort() if n.op is Op.REDUCE and n not in inside]
-        self.numbering = {node: number for number, node in enumerate(values, 1)}
         candidates = stored_candidates(kernel)
         stored = [candidates[number] for number in plan.stored]
         numbered = [*values, *candidates, *self.held]
@@ -156,8 +161,8 @@ class Staging:
         self.candidates = set(candidates)
 
     def open_ranges(self, nest: Nest) -> Chain:
-        """One loop variable for each loop of the nest."""
-        made = tuple(loop_over(loop.size, next(self.numbers), loop.kind) for loop in nest)
+        """One loop variable for each loop of the nest, ZERO for those of one step."""
+        made = tuple(open_loop(loop.size, self.numbers, loop.kind) for loop in nest)
         self.loop_of.update(zip(made, nest, strict=True))
         return made
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.graph.division import ZERO
+from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import Chain, loop_over
 from kernelet.graph.uop import UOp
@@ -35,7 +36,7 @@ def combine(op: Op, address: UOp, dtype: DType, value: UOp) -> UOp:
     return store(address, total.alu(op, value))
 
 
-def open_loop(size: int, numbers: Iterator[int], kind: str = "loop") -> UOp:
+def open_loop(size: Dim, numbers: Iterator[int], kind: str = "loop") -> UOp:
     """A new loop variable; ZERO where there is one step."""
     return ZERO if size == 1 else loop_over(size, next(numbers), kind)
 
