@@ -222,10 +222,13 @@ def _far_steps_outside(loops: Chain, update: UOp) -> Chain:
 
     for y: for x: for k: acc += a[k, y, x] * b[k, y, x]  ->  for k: for y: for x: ...
     """
-    if any(variable.src[0].op is not Op.CONST for variable in loops):
-        return loops  # one may end where another stands
-    offsets = [node.src[0].src[1] for node in update.toposort() if node.op is Op.LOAD]
-    steps = [terms_of(offset).coefficients for offset in offsets]
+    places = [n.src[0] for n in update.src[1].toposort() if n.op is Op.LOAD]
+    places = [place for place in places if place is not update.src[0]]
+    # A loop may end where another stands, and what is kept in scratch is computed at one of them.
+    is_needed = any(variable.src[0].op is not Op.CONST for variable in loops)
+    if is_needed or any(place.src[0].op is Op.SCRATCH for place in places):
+        return loops
+    steps = [terms_of(place.src[1]).coefficients for place in places]
     return tuple(sorted(loops, key=lambda v: -sum(abs(found.get(v, 0)) for found in steps)))
 
 

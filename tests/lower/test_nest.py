@@ -70,6 +70,26 @@ def test_a_sum_takes_its_long_steps_outside() -> None:
     )
 
 
+def test_a_sum_keeps_its_order_around_what_one_of_its_loops_computes() -> None:
+    """The sum reads far elements in its inner loop, but the greatest values belong to the outer."""
+    greatest = reduce(memory(2, 2, 4, 3), Op.MAX, 2)
+    product = permute(memory(1, 2, 5, 4), 0, 2, 1) * expand(greatest, 2, 4, 5)
+    assert same(
+        loops(kernel(reduce(product, Op.ADD, 1, 2))),
+        """
+        for r0 in 2:
+          s2[0] = 0.0
+          for r1 in 4 reduce:
+            s1[0] = -inf
+            for r3 in 3 reduce:
+              s1[0] = (s1[0] max p2[((r0 * 12) + (r1 * 3)) + r3])
+            for r2 in 5 reduce:
+              s2[0] = (s2[0] + (p1[((r0 * 20) + r1) + (r2 * 4)] * s1[0]))
+          p0[r0] = s2[0]
+        """,
+    )
+
+
 def test_the_vectors_of_a_row_stand_together() -> None:
     """A row's number is read once, then all its vectors use it, whichever axis has the lanes."""
     graph = kernel(product(memory(1, 32, 8), memory(2, 4, 8)))
