@@ -43,7 +43,7 @@ class Site:
 
 def size_of(variable: UOp) -> int:
     """The most iterations of a loop."""
-    return max_dim(variable.src[0]) if variable.src[0].op is not Op.CONST else variable.src[0].arg
+    return max_dim(variable.src[0])
 
 
 class Analysis:

@@ -19,11 +19,11 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of
 from kernelet.lower.loops import stride_of
+from kernelet.lower.stage import DEAR
 from kernelet.lower.transforms import BlockSum, Held, Loops, Plan, Split
 
 LEAST_WORK = 1 << 16
 TILE_VECTORS = 4
-DEAR = (Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL)
 MOST_DEAR = 1 << 13  # values kept for all pieces
 MOST_ROWS = 16  # rows whose pieces are added up in registers
 PIECE_BYTES = 1 << 13  # of sums that wait

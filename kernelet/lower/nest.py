@@ -44,7 +44,7 @@ from kernelet.lower.stage import (
     target_address,
 )
 from kernelet.lower.statements import Statements, combine, store, wrap
-from kernelet.lower.transforms import GroupLanes, Loop, Plan
+from kernelet.lower.transforms import Loop, Plan
 
 Writer = Callable[[Chain], Statements]
 Axes = dict[int, UOp]  # the loop along each axis that is summed, or an index made of loops
@@ -163,7 +163,7 @@ class NestWriter(Staging):
             order = _far_steps_outside(loops, update)
             inside = self.around((*order, *stage.tile), [update])
         else:
-            lanes = _Lanes(self, stage, group, axes, inner, loops)
+            lanes = _Lanes(self, stage, axes, inner, loops)
             start += lanes.start()
             after = lanes.finish()
             inside = self.opened(loops, lanes.body)
@@ -241,15 +241,10 @@ class _Lanes:
     """A reduction with several partial results, see `GroupLanes`."""
 
     def __init__(
-        self,
-        writer: NestWriter,
-        stage: Stage,
-        group: GroupLanes,
-        axes: Axes,
-        absorbed: dict[UOp, Chain],
-        loops: Chain,
+        self, writer: NestWriter, stage: Stage, axes: Axes, absorbed: dict[UOp, Chain], loops: Chain
     ) -> None:
-        self.writer, self.stage, self.group = writer, stage, group
+        group = self.group = writer.grouped[stage.number]
+        self.writer, self.stage = writer, stage
         self.axes, self.absorbed, self.loops = axes, absorbed, loops
         width = self.width = group.unroll * group.lanes
         size = stage.node.src[0].shape[group.axis]

@@ -30,6 +30,7 @@ from kernelet.graph.scan import identity_of
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.blocking import change_loops
+from kernelet.lower.loops import statements_of
 
 _COMBINING = (Op.ADD, Op.MUL, Op.MAX)
 
@@ -91,8 +92,7 @@ def _is_inside(pick: UOp, size: int) -> UOp:
 
 
 def _stores(*statements: UOp) -> list[UOp]:
-    nodes = dict.fromkeys(node for one in statements for node in one.toposort())
-    return [node for node in nodes if node.op is Op.STORE]
+    return [store for one in statements for store, _ in statements_of(one)]
 
 
 def _tile_variables(store: UOp) -> list[UOp]:

@@ -74,6 +74,8 @@ from kernelet.lower.transforms import (
     coordinate_of,
 )
 
+DEAR = (Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL)  # rather kept than computed twice
+
 
 @dataclass(slots=True)
 class Stage:
@@ -395,7 +397,7 @@ def stored_candidates(kernel: UOp) -> list[UOp]:
     for node in kernel.toposort():
         if node.op is Op.REDUCE or any(source in below for source in node.src):
             below.add(node)
-            if node.op in (Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.RECIPROCAL):
+            if node.op in DEAR:
                 found.append(node)
     return found
 
