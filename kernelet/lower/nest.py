@@ -160,7 +160,7 @@ class NestWriter(Staging):
         after: Statements = []
         if group is None:
             update = self.update(stage, axes, inner, (*loops, *stage.tile), address)
-            order = _far_steps_outside(loops, update)
+            order = _far_steps_outside(loops, update) if inner else loops
             inside = self.around((*order, *stage.tile), [update])
         else:
             lanes = _Lanes(self, stage, axes, inner, loops)
@@ -218,7 +218,7 @@ def source_index(stage: Stage, axes: Axes) -> Index:
 
 
 def _far_steps_outside(loops: Chain, update: UOp) -> Chain:
-    """The loops of a sum in the order of their steps through memory: what is near is read together.
+    """The loops of a sum of sums in the order of their steps: what is near is read together.
 
     for y: for x: for k: acc += a[k, y, x] * b[k, y, x]  ->  for k: for y: for x: ...
     """

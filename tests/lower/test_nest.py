@@ -75,7 +75,7 @@ def test_a_sum_keeps_its_order_around_what_one_of_its_loops_computes() -> None:
     greatest = reduce(memory(2, 2, 4, 3), Op.MAX, 2)
     product = permute(memory(1, 2, 5, 4), 0, 2, 1) * expand(greatest, 2, 4, 5)
     assert same(
-        loops(kernel(reduce(product, Op.ADD, 1, 2))),
+        loops(kernel(reduce(reshape(reduce(product, Op.ADD, 2), 2, 4), Op.ADD, 1))),
         """
         for r0 in 2:
           s2[0] = 0.0
