@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.device import Device
-from kernelet.frontend.primitives import DeviceLike, broadcast_shape, check_choice, scalar_dtype
+from kernelet.frontend.primitives import DeviceLike, broadcast_shape, scalar_dtype
 from kernelet.frontend.tensor import Tensor
 
 __array_api_version__ = "2024.12"
@@ -305,7 +306,7 @@ def searchsorted(
     x: Array, values: Array, /, *, side: str = "left", sorter: Array | None = None
 ) -> Array:
     """Where in x, which is in order, each value belongs: before or behind equal ones."""
-    check_choice("searchsorted: side", side, ("left", "right"))
+    _check_choice("searchsorted: side", side, ("left", "right"))
     x, values = x if sorter is None else take(x, sorter), values.unsqueeze(-1)
     return (x < values if side == "left" else x <= values).sum(-1)
 
@@ -490,8 +491,14 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> builti
         return builtins.any(isdtype(dtype, each) for each in kind)
     if isinstance(kind, DType):
         return dtype is kind
-    check_choice("isdtype: kind", kind, tuple(_KINDS))
+    _check_choice("isdtype: kind", kind, _KINDS)
     return dtype.kind in _KINDS[kind]
+
+
+def _check_choice(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        names = ", ".join(map(repr, known))
+        raise ArgumentError(f"{name}={value!r} is not known. Use one of {names}.")
 
 
 def result_type(*arrays: Array | DType | Scalar) -> DType:

@@ -37,7 +37,7 @@ class UserError(KerneletError):
     def __init__(self, message: str, *_others: object) -> None:
         call, frame = "", sys._getframe(1)
         while _module_of(frame) in _OURS and frame.f_back is not None:
-            call, frame = _name_of(frame), frame.f_back
+            call, frame = _name_of(frame) or call, frame.f_back
         is_named = call.lower() in message.partition(": ")[0].lower()
         self.args = (message if is_named else f"{call}: {message}",)
         code, number = frame.f_code, frame.f_lineno
@@ -53,9 +53,10 @@ def _module_of(frame: FrameType) -> str:
 
 def _name_of(frame: FrameType) -> str:
     """What the user calls the function of a frame: `Tensor` for its constructor, `add` for +."""
-    owner, _, name = frame.f_code.co_qualname.rpartition(".")
-    is_class = name in ("__init__", "__call__", "__enter__")
-    return owner.rpartition(".")[2] if is_class else name.strip("_<>")
+    name, known = frame.f_code.co_name, frame.f_locals
+    if name in ("__init__", "__call__", "__enter__"):
+        return type(known["_given"][0] if "_given" in known else known.get("self")).__name__
+    return name.replace("<lambda>", "").strip("_<>")
 
 
 class ShapeError(UserError, ValueError):

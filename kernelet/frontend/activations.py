@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, Self
 
+from kernelet.frontend.arguments import Positive
 from kernelet.frontend.functions import Functions
 
 
@@ -45,10 +46,9 @@ class Activations(Functions):
         limited = self.le(min_val).where(min_val, self)
         return self.ge(max_val).where(max_val, limited)
 
-    def leaky_relu(self, negative_slope: float = 0.01, *, neg_slope: float | None = None) -> Self:
+    def leaky_relu(self, negative_slope: float = 0.01) -> Self:
         """``np.where(x > 0, x, negative_slope * x)``."""
-        slope = negative_slope if neg_slope is None else neg_slope
-        return (self > 0).where(self, self * slope)
+        return (self > 0).where(self, self * negative_slope)
 
     def elu(self, alpha: float = 1.0) -> Self:
         """``np.where(x > 0, x, alpha * np.expm1(x))``."""
@@ -72,7 +72,7 @@ class Activations(Functions):
         """``np.log(sigmoid(x))`` without loss."""
         return -(-self).softplus()
 
-    def softplus(self, beta: float = 1.0) -> Self:
+    def softplus(self, beta: Positive = 1.0) -> Self:
         """``np.log(1 + np.exp(beta * x)) / beta``."""
         scaled = self._floating() * beta
         grown = scaled.logaddexp(scaled._constant(0))

@@ -53,16 +53,14 @@ class Attention(LinearAlgebra, Random):
 
     def _shared_heads(self, heads: Self) -> Self:
         """Each head as often as there are query heads for it."""
+        for each in (self, heads):
+            each._need_ndim(3)
         mine, theirs = self.shape[-3], heads.shape[-3]
         if mine == theirs:
             return heads
-        if not isinstance(mine, int) or not isinstance(theirs, int) or mine % theirs:
-            raise ShapeError(
-                f"scaled_dot_product_attention: {mine} query heads cannot share {theirs} key heads "
-                f"evenly. The query has shape {show_shape(self.shape)}, the key "
-                f"{show_shape(heads.shape)}. Make one number divide the other."
-            )
-        return heads.repeat_interleave(mine // theirs, -3)
+        even = known(mine) % known(theirs) == 0
+        heads._need(even, f"key heads of which each serves as many of {mine} query heads")
+        return heads.repeat_interleave(known(mine) // known(theirs), -3)
 
     def masked_softmax(self, mask: Self, axis: int = -1) -> Self:
         """``softmax`` along `axis` of what a bool `mask` leaves, or of ``x + mask``.

@@ -17,13 +17,13 @@ from typing import Self
 
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.arguments import Count
 from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
 from kernelet.frontend.primitives import (
     DTypeLike,
     accumulator_dtype,
     as_dtype,
     known,
-    show_dim,
     show_shape,
 )
 from kernelet.frontend.reduction import sum_dtype
@@ -40,7 +40,7 @@ class Convolution(Pooling):
         self,
         weight: Self,
         bias: Self | None = None,
-        groups: int = 1,
+        groups: Count = 1,
         stride: PerAxis = 1,
         dilation: PerAxis = 1,
         padding: Padding = 0,
@@ -64,7 +64,7 @@ class Convolution(Pooling):
         stride: PerAxis = 1,
         padding: Padding = 0,
         dilation: PerAxis = 1,
-        groups: int = 1,
+        groups: Count = 1,
     ) -> Self:
         """`conv2d` with PyTorch's order of arguments."""
         return self.conv2d(weight, bias, groups, stride, dilation, padding)
@@ -75,11 +75,11 @@ class Convolution(Pooling):
         self,
         weight: Self,
         bias: Self | None = None,
-        groups: int = 1,
+        groups: Count = 1,
         stride: PerAxis = 1,
         dilation: PerAxis = 1,
         padding: Padding = 0,
-        output_padding: PerAxis = 0,
+        output_padding: int | Sequence[int] = 0,
     ) -> Self:
         """What the gradient of `conv2d` does; `weight` is (channels in, out / groups, *window).
 
@@ -131,11 +131,8 @@ class Convolution(Pooling):
         total = total._reshape((batch, filters, *counts))
         if bias is None:
             return total.cast(dtype)
-        if bias.shape != (filters,):
-            raise ShapeError(
-                f"{call}: the bias has shape {show_shape(bias.shape)} and the output "
-                f"{show_shape(total.shape)}. Give one number for each of its channels."
-            )
+        wanted = f"a bias of one number for each channel of {show_shape(total.shape)}"
+        bias._need(bias.shape == (filters,), wanted)
         return (total + bias._reshape((1, filters, *(1,) * space))).cast(dtype)
 
     def _check_filters(
@@ -143,13 +140,10 @@ class Convolution(Pooling):
     ) -> None:
         """ShapeError unless channels, groups and axes of input and weight fit."""
         shapes = f"input {show_shape(self.shape)} with weight {show_shape(weight.shape)}"
-        if weight.ndim < 3 or self.ndim != weight.ndim:
-            raise ShapeError(
-                f"{call}: {shapes}: the input is (batch, channels, *space) and the weight has two "
-                "axes for channels and the same space axes. Reshape one of them."
-            )
+        fits = 3 <= weight.ndim == self.ndim
+        weight._need(fits, f"weights (out, in, *space) for (batch, channels, *space): {shapes}")
         channels = depth if transposed else known(depth) * groups
-        if groups < 1 or known(weight.shape[0]) % groups or self.shape[1] != channels:
+        if known(weight.shape[0]) % groups or self.shape[1] != channels:
             raise ShapeError(
                 f"{call}: {shapes} and groups={groups}: the weight is for {channels} channels in, "
                 f"the input has {self.shape[1]}. Make them equal; groups must divide both sides."
@@ -167,28 +161,26 @@ class Convolution(Pooling):
 
     # ---- pixels and channels ----
 
-    def _check_factor(self, call: str, factor: int, size: Dim, divisor: int) -> None:
-        if factor < 1 or known(size) % divisor:
-            raise ShapeError(
-                f"{call}({factor}): the tensor has shape {show_shape(self.shape)}. "
-                f"Its size {show_dim(size)} must be a multiple of {divisor}."
-            )
+    def _check_factor(self, size: Dim, divisor: int) -> None:
+        self._need(known(size) % divisor == 0, f"a multiple of {divisor}, not {known(size)}")
 
-    def pixel_shuffle(self, upscale_factor: int) -> Self:
+    def pixel_shuffle(self, upscale_factor: Count) -> Self:
         """(batch, c * r * r, h, w) -> (batch, c, h * r, w * r)."""
         factor = upscale_factor
+        self._need_ndim(3)
         *batch, channels, height, width = self.shape
-        self._check_factor("pixel_shuffle", factor, channels, factor * factor)
+        self._check_factor(channels, factor * factor)
         split = self.reshape(*batch, -1, factor, factor, height, width)
         turned = split.permute(*range(len(batch) + 1), -2, -4, -1, -3)
         return turned.reshape(*batch, -1, known(height) * factor, known(width) * factor)
 
-    def pixel_unshuffle(self, downscale_factor: int) -> Self:
+    def pixel_unshuffle(self, downscale_factor: Count) -> Self:
         """(batch, c, h * r, w * r) -> (batch, c * r * r, h, w)."""
         factor = downscale_factor
+        self._need_ndim(3)
         *batch, _, height, width = self.shape
-        self._check_factor("pixel_unshuffle", factor, height, factor)
-        self._check_factor("pixel_unshuffle", factor, width, factor)
+        self._check_factor(height, factor)
+        self._check_factor(width, factor)
         split = self.unflatten(-1, (-1, factor)).unflatten(-3, (-1, factor))
         turned = split.permute(*range(len(batch) + 1), -3, -1, -4, -2)
         return turned.flatten(-5, -3)

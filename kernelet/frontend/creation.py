@@ -12,6 +12,7 @@ from typing import Self, TypedDict, Unpack
 
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.host import plain_number
 from kernelet.frontend.movement import flat_shape
@@ -89,8 +90,10 @@ class Creation(Elementwise):
             start, stop = 0, start
         if isinstance(start, UOp) or isinstance(stop, UOp):
             return cls._between(start, stop, step, options)
-        if step == 0:
-            raise ArgumentError("arange: step is 0. Give a step that leads from start to stop.")
+        if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+            raise ArgumentError(
+                f"arange: from {start} to {stop} in steps of {step}. Give a step that leads there."
+            )
         count = max(math.ceil((stop - start) / step), 0)
         whole = not any(isinstance(value, float) for value in (start, stop, step))
         kind = dtype_of(options, scalar_dtype(max(abs(start), abs(stop)) if whole else 0.5))
@@ -118,11 +121,9 @@ class Creation(Elementwise):
         return (values + first).cast(kind)._created(options)
 
     @classmethod
-    def linspace(cls, start: Scalar, stop: Scalar, steps: int, **options: Unpack[Options]) -> Self:
+    def linspace(cls, start: Scalar, stop: Scalar, steps: Size, **options: Unpack[Options]) -> Self:
         """`steps` numbers from start to stop, both included; ``np.linspace``."""
         kind = dtype_of(options)
-        if steps < 0:
-            raise ArgumentError(f"linspace: {steps} steps. Give at least 0.")
         work = accumulator_dtype(kind if kind.is_float else dtypes.default_float)
         place = cls._arange(steps, work)
         values = place * ((stop - start) / max(steps - 1, 1)) + float(start)

@@ -48,21 +48,21 @@ class Cumulative(Reduction):
 
     __slots__ = ()
 
-    def cumsum(self, axis: int = 0, *, dim: int | None = None) -> Self:
+    def cumsum(self, axis: int = 0) -> Self:
         """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
         scan: _Scan[Self] = _Scan(_folding(Op.ADD), operator.add, 0, Op.ADD)
-        return self._accumulated(scan, axis if dim is None else dim)
+        return self._accumulated(scan, axis)
 
-    def cumprod(self, axis: int = 0, *, dim: int | None = None) -> Self:
+    def cumprod(self, axis: int = 0) -> Self:
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
         scan: _Scan[Self] = _Scan(_folding(Op.MUL), operator.mul, 1, Op.MUL)
-        return self._accumulated(scan, axis if dim is None else dim)
+        return self._accumulated(scan, axis)
 
     def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
         wanted = sum_dtype(self.dtype)
         return self.cast(accumulator_dtype(wanted))._running(scan, axis).cast(wanted)
 
-    def logcumsumexp(self, axis: int = 0, *, dim: int | None = None) -> Self:
+    def logcumsumexp(self, axis: int = 0) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
         wanted = self._floating().dtype
         scan: _Scan[Self] = _Scan(
@@ -70,7 +70,7 @@ class Cumulative(Reduction):
             lambda left, right: left.logaddexp(right),
             -math.inf,
         )
-        return self._widened()._running(scan, axis if dim is None else dim).cast(wanted)
+        return self._widened()._running(scan, axis).cast(wanted)
 
     def _running_max(self, axis: int) -> Self:
         if self.dtype.is_bool:

@@ -19,7 +19,6 @@ from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.primitives import (
     Primitives,
     broadcast_shape,
-    check_choice,
     is_scalar,
     promote_scalar,
     scalar_dtype,
@@ -59,11 +58,7 @@ class Elementwise(Primitives):
     def sub(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x - other``."""
         left, right = self._ordered(other, "sub", reverse)
-        if left.dtype.is_bool:
-            raise DTypeError(
-                "sub: both operands are bool, whose difference is not defined. "
-                "Use ^ for exclusive or, or cast one of them to an integer type."
-            )
+        left._need(not left.dtype.is_bool, "numbers, or use ^ for exclusive or", DTypeError)
         return left._alu(Op.ADD, right._alu(Op.NEG))
 
     def mul(self, other: Self | Scalar, reverse: bool = False) -> Self:
@@ -75,7 +70,6 @@ class Elementwise(Primitives):
         self, other: Self | Scalar, reverse: bool = False, rounding_mode: Rounding | None = None
     ) -> Self:
         """``x / other`` in floats, or rounded: "floor" down, "trunc" to zero."""
-        check_choice("div: rounding_mode", rounding_mode, (None, "trunc", "floor"))
         if rounding_mode == "floor":
             return self.floordiv(other, reverse)
         if rounding_mode is None:
@@ -132,8 +126,7 @@ class Elementwise(Primitives):
 
     def neg(self) -> Self:
         """``-x``."""
-        if self.dtype.is_bool:
-            raise DTypeError("neg: the tensor is bool. Use ~ for logical not, or cast it.")
+        self._need(not self.dtype.is_bool, "numbers, or use ~ for logical not", DTypeError)
         return self._alu(Op.NEG)
 
     def reciprocal(self) -> Self:
@@ -182,18 +175,9 @@ class Elementwise(Primitives):
         """Values in the opposite order: -x for floats, ~x for integers, which cannot overflow."""
         return self._alu(Op.NEG) if self.dtype.is_float else self.bitwise_not()
 
-    def clamp(
-        self,
-        min: Self | Scalar | None = None,
-        max: Self | Scalar | None = None,
-        *,
-        min_: Self | Scalar | None = None,
-        max_: Self | Scalar | None = None,
-    ) -> Self:
+    def clamp(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
         """Limited to min..max; where they cross, max wins; ``np.clip(x, min, max)``."""
-        min, max = (min_ if min is None else min), (max_ if max is None else max)
-        if min is None and max is None:
-            raise ArgumentError("clamp: neither min nor max is given. Give at least one.")
+        self._need(min is not None or max is not None, "min or max", ArgumentError)
         result = self
         if min is not None:
             result = (result < min).where(min, result)
@@ -246,6 +230,8 @@ class Elementwise(Primitives):
         """Rounded to the nearest, ties to even; ``np.round(x, decimals)``."""
         if not self.dtype.is_float:
             return self
+        scale = round_to(self.dtype, 10.0 ** min(abs(decimals), 308))
+        self._need(not math.isinf(scale), f"fewer decimals than {decimals}", ArgumentError)
         if decimals:
             return ((self._widened() * 10.0**decimals).round() / 10.0**decimals).cast(self.dtype)
         low = self.floor()
@@ -356,10 +342,7 @@ class Elementwise(Primitives):
 
     def _bits(self, op: Op, other: Self | Scalar, name: str) -> Self:
         left, right = self._matched(other, name)
-        if left.dtype.is_float:
-            raise DTypeError(
-                f"{name}: {self.dtype.name} has no bits to combine. Use integers or bools."
-            )
+        left._need(not left.dtype.is_float, "integers or bools, which have bits", DTypeError)
         return left._alu(op, right)
 
     def bitwise_and(self, other: Self | Scalar) -> Self:
@@ -390,8 +373,7 @@ class Elementwise(Primitives):
 
     def _shift(self, op: Op, amount: Self | Scalar, name: str) -> Self:
         value = self._counting()
-        if value.dtype.is_float:
-            raise DTypeError(f"{name}: {self.dtype.name} has no bits to shift. Use integers.")
+        value._need(not value.dtype.is_float, "integers, which have bits", DTypeError)
         bits = value.dtype.itemsize * 8
         if isinstance(amount, int) and 0 <= amount < bits:
             return value._alu(op, value._constant(amount))
@@ -410,7 +392,7 @@ class Elementwise(Primitives):
         condition, if_true, if_false = self, first, second
         if not self.dtype.is_bool and isinstance(first, Primitives) and first.dtype.is_bool:
             condition, if_true = first, self
-        condition = condition._truth()
+        condition = condition._as_mask()
         yes, no = condition._branches(if_true, if_false)
         shape = broadcast_shape(condition.shape, yes.shape, no.shape, name="where")
         return condition._broadcast_to(shape)._alu(
@@ -428,10 +410,15 @@ class Elementwise(Primitives):
         dtype = promote(yes.dtype, no.dtype)
         return yes.cast(dtype), no.cast(dtype)
 
+    def _as_mask(self) -> Self:
+        """This tensor as bools; DTypeError for floats, which are no answers."""
+        self._need(not self.dtype.is_float, "bools, as a comparison makes them", DTypeError)
+        return self._truth()
+
     def masked_fill(self, mask: Self, value: Self | Scalar) -> Self:
         """`value` where `mask` holds; ``np.where(mask, value, x)``."""
-        filler = value if isinstance(value, Primitives) else self._constant(value)
-        return mask.where(filler.cast(self.dtype), self)
+        filler = self._operand(value, self.dtype).cast(self.dtype)
+        return mask._as_mask().where(filler, self)
 
     # ---- operators ----
 
@@ -460,15 +447,9 @@ class Elementwise(Primitives):
 
     # ---- names that PyTorch and tinygrad users know too ----
 
-    subtract = sub
-    multiply = mul
-    divide = div
-    true_divide = div
-    remainder = mod
-    negative = neg
-    absolute = abs
-    clip = clamp
-    fix = trunc
+    subtract, multiply, remainder = sub, mul, mod
+    divide = true_divide = div
+    negative, absolute, clip, fix = neg, abs, clamp, trunc
     greater, less, not_equal = gt, lt, ne
     greater_equal, less_equal = ge, le
 

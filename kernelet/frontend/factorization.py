@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import promote
-from kernelet.base.errors import ShapeError
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.linalg import LinearAlgebra
-from kernelet.frontend.primitives import check_choice, known, show_shape
+from kernelet.frontend.primitives import known, show_shape
 from kernelet.frontend.sorting import Sorting
 
 # How many derivatives, of derivatives, are exact.
@@ -38,17 +38,17 @@ class Factorization(LinearAlgebra, Sorting):
 
         `other` is a matrix, or a vector for each matrix. A singular matrix gives no numbers.
         """
-        self._need_square("solve")
+        self._need_square()
         if other.ndim == 1 or other.shape == self.shape[:-1]:
             return self.solve(other.unsqueeze(-1)).squeeze(-1)
-        _check_rows("solve", self, other)
+        _check_rows(self, other)
         orthogonal, upper = self._widened().detach().qr()
         inverse = upper.mT._lower_inverse().mT @ orthogonal.mT
         return self._solved(inverse, other)
 
     def inverse(self) -> Self:
         """The matrix with ``x @ x.inverse() == 1``, by `solve`; ``numpy.linalg.inv(x)``."""
-        self._need_square("inverse")
+        self._need_square()
         return self.solve(self._identity(known(self.shape[-1]))._broadcast_to(self.shape))
 
     def solve_triangular(
@@ -58,13 +58,13 @@ class Factorization(LinearAlgebra, Sorting):
 
         With `left` false ``x @ self == other``; `unitriangular` takes the diagonal for ones.
         """
-        self._need_square("solve_triangular")
+        self._need_square()
         if not left:
             turned = self.mT.solve_triangular(
                 other.mT, upper=not upper, unitriangular=unitriangular
             )
             return turned.mT
-        _check_rows("solve_triangular", self, other)
+        _check_rows(self, other)
         edge = int(unitriangular)
         matrix = self._floating().triu(edge) if upper else self._floating().tril(-edge)
         if unitriangular:
@@ -121,7 +121,7 @@ class Factorization(LinearAlgebra, Sorting):
         The lower triangle of x is read; NaN where x is not positive definite. With `upper` the
         transpose of L.
         """
-        self._need_square("cholesky")
+        self._need_square()
         wide = self._widened()
         matrix = wide.tril().detach()
         matrix = matrix + matrix.tril(-1).mT
@@ -157,8 +157,7 @@ class Factorization(LinearAlgebra, Sorting):
 
         ``numpy.linalg.qr(x, mode)``, by Householder's reflections; signs are LAPACK's.
         """
-        check_choice("qr: mode", mode, ("reduced", "complete"))
-        self._need_matrix("qr")
+        self._need_ndim(2)
         rows, columns = self.shape[-2:]
         orthogonal, upper = self._widened().detach()._reflections(mode == "complete")
         if rows <= columns or mode == "reduced":
@@ -221,7 +220,7 @@ class Factorization(LinearAlgebra, Sorting):
         ``numpy.linalg.svd(x, full_matrices)``, by Jacobi's rotations of pairs of columns. With
         `full_matrices` U and V are square; those have no derivatives unless x is square too.
         """
-        self._need_matrix("svd")
+        self._need_ndim(2)
         rows, columns = (known(size) for size in self.shape[-2:])
         if rows < columns:
             left, values, right = self.mT.svd(full_matrices)
@@ -308,7 +307,8 @@ class Factorization(LinearAlgebra, Sorting):
         ``x = p[0] * x + p[1] * (x @ x.mT) @ x + ...``: (1.5, -0.5) leads to the nearest orthogonal
         matrix.
         """
-        self._need_matrix("newton_schulz")
+        self._need_ndim(2)
+        self._need(params, "at least one factor in params", ArgumentError)
         if known(self.shape[-2]) > known(self.shape[-1]):
             return self.mT.newton_schulz(steps, params, eps).mT
         found = self / (self.square().sum((-2, -1), keepdim=True).sqrt() + eps)
@@ -321,19 +321,8 @@ class Factorization(LinearAlgebra, Sorting):
 
     # ---- checks ----
 
-    def _need_matrix(self, call: str) -> None:
-        if self.ndim < 2:
-            raise ShapeError(
-                f"{call}: the tensor has shape {show_shape(self.shape)}. Give a matrix, or several "
-                "along axes in front."
-            )
-
-    def _need_square(self, call: str) -> None:
-        self._need_matrix(call)
-        if self.shape[-1] != self.shape[-2]:
-            raise ShapeError(
-                f"{call}: the tensor has shape {show_shape(self.shape)}. Give square matrices."
-            )
+    def _need_square(self) -> None:
+        self._need(self.ndim > 1 and self.shape[-1] == self.shape[-2], "square matrices")
 
 
 def _upper_half(matrix: T) -> T:
@@ -341,11 +330,7 @@ def _upper_half(matrix: T) -> T:
     return (matrix.triu() + matrix.triu(1)) * 0.5
 
 
-def _check_rows(call: str, matrix: Factorization, other: Factorization) -> None:
+def _check_rows(matrix: Factorization, other: Factorization) -> None:
     """ShapeError unless both have as many rows."""
-    other._need_matrix(call)
-    if other.shape[-2] != matrix.shape[-1]:
-        raise ShapeError(
-            f"{call}: {show_shape(matrix.shape)} with {show_shape(other.shape)}. The right side "
-            "needs as many rows as the matrix."
-        )
+    fits = other.ndim > 1 and other.shape[-2] == matrix.shape[-1]
+    other._need(fits, f"a matrix with the rows of {show_shape(matrix.shape)}")

@@ -13,7 +13,7 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.base.helpers import ceiling_divide
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import known, product, show_shape
+from kernelet.frontend.primitives import known, product
 from kernelet.graph.ops import Op
 
 # Bytes that a block takes up, and the bits after the message.
@@ -62,13 +62,10 @@ class Hashing(Indexing):
         `cfg` names a function, or gives the bytes of a block and the padding byte. The result has
         (200 - block) / 2 bytes.
         """
-        if cfg not in _SPONGES and not isinstance(cfg, tuple):
+        if cfg not in _SPONGES and isinstance(cfg, str):
             raise ArgumentError(f"keccak: {cfg!r} is not known. Use one of {list(_SPONGES)}.")
-        if self.dtype is not dtypes.uint8 or not self.ndim:
-            raise DTypeError(
-                f"keccak: a tensor of {self.dtype.name} and shape {show_shape(self.shape)}. Give "
-                "rows of bytes: x.bitcast('uint8')."
-            )
+        is_bytes = self.dtype is dtypes.uint8 and self.ndim
+        self._need(is_bytes, "rows of bytes, as x.bitcast('uint8')", DTypeError)
         rate, suffix = _SPONGES[cfg] if isinstance(cfg, str) else cfg
         *batch, length = self.shape
         rows, size = product(batch), known(length)

@@ -25,7 +25,6 @@ from kernelet.frontend.primitives import (
     Primitives,
     accumulator_dtype,
     broadcast_shape,
-    check_choice,
     is_scalar,
     product,
     show_dim,
@@ -119,11 +118,8 @@ class Indexing(Cumulative):
     def _check_mask(self, mask: Primitives, axis: int = 0) -> None:
         """A mask has an element for each of those that it chooses from."""
         sizes = self.shape[axis : axis + mask.ndim]
-        if mask.shape != sizes:
-            raise IndexingError(
-                f"index: a mask of shape {show_shape(mask.shape)} for axes of shape "
-                f"{show_shape(sizes)}. Give a mask with the sizes of the axes."
-            )
+        wanted = f"a mask of the shape {show_shape(sizes)} that the axes have"
+        mask._need(mask.shape == sizes, wanted, IndexingError)
 
     def _span(self, item: object, axis: int) -> _Span:
         """What an item of an index leaves of an axis."""
@@ -194,11 +190,7 @@ class Indexing(Cumulative):
 
     def _in_range(self, size: Dim) -> Self:
         """Indices counted from the front as int32; -1 for those that are outside."""
-        if self.dtype.is_float or self.dtype.is_bool:
-            raise IndexingError(
-                f"index: a tensor of {self.dtype.name} is no list of places. Cast it to an integer "
-                "type, or compare it to get a mask for x[mask]."
-            )
+        self._need(self.dtype.is_integer, "places as integers, or bools x > y", IndexingError)
         # Narrow integers do not hold every size.
         narrow = self.dtype.itemsize < dtypes.default_int.itemsize
         counted = self.cast(dtypes.default_int) if narrow else self
@@ -289,6 +281,7 @@ class Indexing(Cumulative):
         """``out = x.copy(); out[indices] = values``; all are added up if `accumulate`."""
         given = self._operand(values, self.dtype).cast(self.dtype)
         part, picks = self._part(tuple(slice(None) if i is None else i for i in indices))
+        self._need(picks, "at least one tensor of indices", IndexingError)
         return part._with_picks(picks, given, accumulate)._reshape(self.shape)
 
     def _replaced(self, part: Self, value: Self) -> Self:
@@ -302,11 +295,7 @@ class Indexing(Cumulative):
 
     def _beside(self, index: Self, axis: int | None, name: str) -> Self:
         """This tensor cut to the sizes of `index` on all axes but `axis`."""
-        if index.ndim != self.ndim or not self.ndim:
-            raise ShapeError(
-                f"{name}: the index has shape {show_shape(index.shape)} and the tensor "
-                f"{show_shape(self.shape)}. Both need the same number of axes, at least one."
-            )
+        index._need(index.ndim == self.ndim > 0, f"an index of {self.ndim} axes, at least one")
         for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True)):
             if at != axis and max_dim(want) > max_dim(have):
                 raise ShapeError(
@@ -322,6 +311,8 @@ class Indexing(Cumulative):
     def gather(self, dim: int, index: Self) -> Self:
         """``out[i][j] = x[index[i][j]][j]`` for dim 0; ``np.take_along_axis``."""
         axis = self.axis(dim)
+        if self.ndim == index.ndim == 0:
+            return self._reshape((1,)).gather(0, index._reshape((1,)))._reshape(())
         table = self._beside(index, axis, "gather").transpose(axis, -1)
         places = index._in_range(self.shape[axis]).transpose(axis, -1)
         return table._chosen(places).transpose(axis, -1)
@@ -354,8 +345,7 @@ class Indexing(Cumulative):
 
     def one_hot(self, num_classes: int = -1) -> Self:
         """1 at the index along a new last axis, else 0; ``np.eye(num_classes)[x]``."""
-        if self.dtype.is_float:
-            raise DTypeError(f"one_hot: {self.dtype.name} is no index. Cast to an integer type.")
+        self._need(not self.dtype.is_float, "numbers of classes: cast them to int32", DTypeError)
         if num_classes < 0:
             peak = self.flatten()._reduce(Op.MAX, (0,))
             num_classes = int(peak.item()) + 1
@@ -365,7 +355,6 @@ class Indexing(Cumulative):
         self, dim: int, index: Self, src: Self | Scalar, reduce: ScatterMode | None = None
     ) -> Self:
         """``out = x.copy(); out[index[i][j]][j] = src[i][j]`` for dim 0."""
-        check_choice("scatter: reduce", reduce, (None, "add", "multiply"))
         source = self._full(src, index.shape, self.dtype) if is_scalar(src) else self._operand(src)
         if reduce is not None:
             return self.scatter_reduce(dim, index, source, "sum" if reduce == "add" else "prod")
@@ -381,7 +370,6 @@ class Indexing(Cumulative):
         self, dim: int, index: Self, src: Self, reduce: ReduceMode, *, include_self: bool = True
     ) -> Self:
         """All of `src` that `index` sends to a place, combined there, with x itself or without."""
-        check_choice("scatter_reduce: reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
         if self.dtype.is_bool:
             counted = self.cast(dtypes.default_int)
             found = counted.scatter_reduce(dim, index, src, reduce, include_self=include_self)
@@ -457,7 +445,7 @@ class Indexing(Cumulative):
         is computed.
         """
         shape: Shape = broadcast_shape(self.shape, mask.shape, name="masked_select")
-        number = mask._broadcast_to(shape)._true_numbers(size)
+        number = mask._as_mask()._broadcast_to(shape)._true_numbers(size)
         found = self._broadcast_to(shape).flatten()._pick([(0, number)])
         return found if size is None else (number < 0).where(fill_value, found)
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.pooling import Pooling
-from kernelet.frontend.primitives import check_choice, known, show_shape
+from kernelet.frontend.primitives import known, show_shape
 
-_LINEAR = ("linear", "bilinear", "trilinear")
+ResizeMode = Literal[
+    "linear", "bilinear", "trilinear", "bicubic", "nearest", "nearest-exact", "area"
+]
 _NEAREST = ("nearest", "nearest-exact")
 _CUBIC = -0.75  # the slope that a tap of bicubic weights has at distance 1
 _FINEST = 10000  # of the denominators of scales
@@ -34,7 +36,7 @@ class Interpolation(Pooling):
     def interpolate(
         self,
         size: int | Sequence[int] | None = None,
-        mode: str = "linear",
+        mode: ResizeMode = "linear",
         align_corners: bool = False,
         scale_factor: float | Sequence[float] | None = None,
     ) -> Self:
@@ -46,7 +48,6 @@ class Interpolation(Pooling):
         centre. "bicubic" puts a cubic through four elements along each axis, "area" takes means as
         `adaptive_avg_pool2d` does.
         """
-        check_choice("interpolate: mode", mode, (*_LINEAR, "bicubic", *_NEAREST, "area"))
         if align_corners and mode in (*_NEAREST, "area"):
             raise ArgumentError(
                 f'interpolate: align_corners with mode="{mode}": only linear modes have corners '
@@ -68,9 +69,10 @@ class Interpolation(Pooling):
     ) -> list[tuple[int, int, Fraction]]:
         """(axis, size, old elements for each new one) for each axis that changes."""
         given = scale if size is None else size
-        space = self.ndim - 2
-        numbers = (given,) * space if isinstance(given, int | float) else tuple(given or ())
-        if (size is None) == (scale is None) or not 0 < len(numbers) <= self.ndim:
+        each = given if isinstance(given, Sequence) else [given or 0] * (self.ndim - 2)
+        numbers = list(map(float, each))
+        is_one = (size is None) != (scale is None) and 0 < len(numbers) <= self.ndim
+        if not is_one or not all(map(math.isfinite, numbers)):
             raise ArgumentError(
                 f"interpolate: size={size}, scale_factor={scale} for a tensor of shape "
                 f"{show_shape(self.shape)}. Give one of the two, with a number for each axis."

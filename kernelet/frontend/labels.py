@@ -231,7 +231,10 @@ def parse_groups(formula: str, ndim: int) -> tuple[Groups, Groups]:
     """
     sides = [_groups(formula, side) for side in formula.split("->")]
     if len(sides) != 2:
-        raise ArgumentError(f"rearrange {formula!r}: write the axes before and after one '->'.")
+        raise ArgumentError(
+            f"rearrange {formula!r}: it has {len(sides) - 1} arrows. Write the axes before and "
+            "after one '->'."
+        )
     left, right = sides
     spare = ndim - len(left) + (("...",) in left)
     others = [(str(at),) for at in range(spare)]

@@ -13,6 +13,7 @@ from typing import Self
 
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ShapeError
+from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import reversed_operator
 from kernelet.frontend.labels import Equation, Label, Labels
 from kernelet.frontend.primitives import (
@@ -71,23 +72,20 @@ class LinearAlgebra(Labels):
 
     def mm(self, other: Self) -> Self:
         """The product of two matrices; PyTorch's name."""
-        return self._of_ndims("mm", 2, other, 2)
+        return self._of_ndims(2, other, 2)
 
     def bmm(self, other: Self) -> Self:
         """The products of two lists of matrices; PyTorch's name."""
-        return self._of_ndims("bmm", 3, other, 3)
+        return self._of_ndims(3, other, 3)
 
     def mv(self, vector: Self) -> Self:
         """A matrix times a vector; PyTorch's name."""
-        return self._of_ndims("mv", 2, vector, 1)
+        return self._of_ndims(2, vector, 1)
 
-    def _of_ndims(self, call: str, left: int, other: Self, right: int) -> Self:
+    def _of_ndims(self, left: int, other: Self, right: int) -> Self:
         """`matmul` of operands that must have so many axes."""
-        if (self.ndim, other.ndim) != (left, right):
-            raise ShapeError(
-                f"{call}: {show_shape(self.shape)} with {show_shape(other.shape)}: they must have "
-                f"{left} and {right} axes. Use matmul, which takes any number of axes."
-            )
+        self._need_ndim(left, left)
+        other._need_ndim(right, right)
         return self.matmul(other)
 
     def addmm(self, left: Self, right: Self, *, beta: float = 1, alpha: float = 1) -> Self:
@@ -134,14 +132,13 @@ class LinearAlgebra(Labels):
 
     def trace(self) -> Self:
         """The sum of the main diagonal; ``numpy.trace(x)``."""
-        if self.ndim < 2:
-            raise ShapeError(
-                f"trace: the tensor has shape {show_shape(self.shape)}. Give it two axes."
-            )
+        self._need_ndim(2)
         return self.diagonal().sum(-1)
 
-    def tensordot(self, other: Self, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Self:
+    def tensordot(self, other: Self, dims: Size | tuple[Sequence[int], Sequence[int]] = 2) -> Self:
         """The sum over pairs of axes; ``numpy.tensordot(x, other, dims)``."""
+        for each in (self, other):
+            each._need_ndim(dims if isinstance(dims, int) else len(dims[0]))
         if isinstance(dims, int):
             left, right = tuple(range(self.ndim - dims, self.ndim)), tuple(range(dims))
         else:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Self
 
-from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.base.errors import DTypeError
 from kernelet.frontend.activations import Activations
-from kernelet.frontend.primitives import check_choice, show_shape
+from kernelet.frontend.arguments import Share
+from kernelet.frontend.primitives import show_shape
 from kernelet.frontend.reduction import Reduction
 from kernelet.graph.ops import Op
 
 LossReduction = Literal["mean", "sum", "none"]
+KlMode = LossReduction | Literal["batchmean"]
 
 
 class Losses(Reduction, Activations):
@@ -32,7 +34,6 @@ class Losses(Reduction, Activations):
         return each._reduced(reduction).cast(left.dtype)
 
     def _reduced(self, reduction: LossReduction) -> Self:
-        check_choice("reduction", reduction, ("mean", "sum", "none"))
         if reduction == "none":
             return self
         return self.mean() if reduction == "mean" else self.sum()
@@ -100,7 +101,7 @@ class Losses(Reduction, Activations):
 
         return self._loss(target, formula, reduction)
 
-    def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
+    def kl_div(self, target: Self, reduction: KlMode = "mean", log_target: bool = False) -> Self:
         """``target * (log(target) - x)`` for log-probabilities x; 0 where the target is 0.
 
         "batchmean" divides the sum by the first axis.
@@ -115,7 +116,7 @@ class Losses(Reduction, Activations):
         if reduction == "batchmean":
             total = self._loss(target, formula, "sum")
             return total / self._number(self.shape[0], total.dtype)
-        return self._loss(target, formula, reduction)  # type: ignore[arg-type]
+        return self._loss(target, formula, reduction)
 
     # ---- classes ----
 
@@ -123,7 +124,7 @@ class Losses(Reduction, Activations):
         self,
         target: Self,
         reduction: LossReduction = "mean",
-        label_smoothing: float = 0.0,
+        label_smoothing: Share = 0.0,
         *,
         weight: Self | None = None,
         ignore_index: int = -100,
@@ -132,11 +133,6 @@ class Losses(Reduction, Activations):
 
         The classes are along axis 1, or along the only axis.
         """
-        if not 0 <= label_smoothing <= 1:
-            raise ArgumentError(
-                f"cross_entropy: label_smoothing={label_smoothing} is not a share. "
-                "Use a number from 0 to 1."
-            )
         axis = min(1, self.ndim - 1)
         logs = self._widened().log_softmax(axis)
         # Each class of a smoothed target has its own weight.
@@ -148,7 +144,7 @@ class Losses(Reduction, Activations):
             found = -(wanted * weighted).sum(axis)._reduced(reduction)
         else:
             # Of the logarithms only the chosen ones are computed.
-            each, share = logs._class_losses("cross_entropy", target, weight, ignore_index)
+            each, share = logs._class_losses(target, weight, ignore_index)
             if label_smoothing:
                 spread = target.ne(ignore_index).where(-weighted.mean(axis), 0.0)
                 each = each * (1 - label_smoothing) + spread * label_smoothing
@@ -159,11 +155,11 @@ class Losses(Reduction, Activations):
         self,
         target: Self,
         ignore_index: int = -1,
-        label_smoothing: float = 0.0,
+        label_smoothing: Share = 0.0,
         reduction: LossReduction = "mean",
     ) -> Self:
         """`cross_entropy` for class numbers along the last axis of x."""
-        self._check_classes("sparse_categorical_crossentropy", target, self.ndim - 1)
+        self._check_classes(target, self.ndim - 1)
         classes = self.movedim(-1, min(1, self.ndim - 1))
         return classes.cross_entropy(target, reduction, label_smoothing, ignore_index=ignore_index)
 
@@ -176,15 +172,15 @@ class Losses(Reduction, Activations):
     ) -> Self:
         """``-x[target]`` for log-probabilities x with the classes along axis 1."""
         wide = self._widened()
-        each, share = wide._class_losses("nll_loss", target, weight, ignore_index)
+        each, share = wide._class_losses(target, weight, ignore_index)
         return each._averaged(share, reduction).cast(self._floating().dtype)
 
     def _class_losses(
-        self, call: str, target: Self, weight: Self | None, ignore_index: int | None
+        self, target: Self, weight: Self | None, ignore_index: int | None
     ) -> tuple[Self, Self]:
         """Minus the element of each target's class, times how much it counts; and the latter."""
         axis = min(1, self.ndim - 1)
-        self._check_classes(call, target, axis)
+        self._check_classes(target, axis)
         chosen = self._positions(axis) == target.unsqueeze(axis)
         each = -chosen.where(self, 0.0)._fold(Op.ADD, (axis,), False)
         share = each._constant(1)
@@ -199,21 +195,15 @@ class Losses(Reduction, Activations):
     def _averaged(self, share: Self, reduction: LossReduction) -> Self:
         return self.sum() / share.sum() if reduction == "mean" else self._reduced(reduction)
 
-    def _check_classes(self, call: str, target: Self, axis: int) -> None:
+    def _check_classes(self, target: Self, axis: int) -> None:
         """An error unless `target` has a class number for each row along `axis`."""
+        self._need_ndim(1)
         rest = (*self.shape[:axis], *self.shape[axis + 1 :])
-        if self.ndim == 0 or target.shape != rest:
-            raise ShapeError(
-                f"{call}: predictions {show_shape(self.shape)} with targets "
-                f"{show_shape(target.shape)}: classes are along axis {axis}. "
-                f"Give targets of shape {show_shape(rest)}."
-            )
-        if target.dtype.is_float:
-            raise DTypeError(
-                f"{call}: the targets are {target.dtype.name}, not class numbers. "
-                "Give whole numbers, or probabilities of the same shape to cross_entropy."
-            )
+        target._need(target.shape == rest, f"{show_shape(rest)}: classes are along axis {axis}")
+        wanted = "class numbers, or probabilities of the same shape to cross_entropy"
+        target._need(not target.dtype.is_float, wanted, DTypeError)
 
     def _along(self, axis: int, ndim: int) -> Self:
         """This vector along `axis` of a tensor with `ndim` axes."""
+        self._need_ndim(1, 1)
         return self._reshape((self.shape[0], *(1,) * (ndim - axis - 1)))

@@ -15,8 +15,9 @@ from typing import Literal, Self, TypeVar
 from kernelet.base.dtype import Scalar, dtypes, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.base.helpers import ceiling_divide
+from kernelet.frontend.arguments import Count, Size
 from kernelet.frontend.elementwise import Elementwise
-from kernelet.frontend.primitives import check_choice, product, show_dim, show_shape
+from kernelet.frontend.primitives import Axes, product, show_dim, show_shape
 from kernelet.graph.division import divide_index, index_of
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import add_dims, as_dim, multiply_dims, normal_shape, subtract_dims
@@ -100,10 +101,10 @@ class Movement(Elementwise):
 
     def unsqueeze(self, dim: int) -> Self:
         """With a new axis of size 1; ``np.expand_dims(x, dim)``."""
-        axis = self.axis(dim, extra=1)
+        axis = self.axis(dim, extra=True)
         return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
 
-    def squeeze(self, dim: int | Sequence[int] | None = None) -> Self:
+    def squeeze(self, dim: Axes = None) -> Self:
         """Without the axes of size 1, all of them or those named; ``np.squeeze``."""
         named = set(self.axes(dim))
         kept = [size for axis, size in enumerate(self.shape) if axis not in named or size != 1]
@@ -113,9 +114,9 @@ class Movement(Elementwise):
 
     # ---- the order of the axes ----
 
-    def permute(self, *order: int | Sequence[int]) -> Self:
+    def permute(self, *order: Axes) -> Self:
         """The axes in another order; ``np.transpose(x, order)``."""
-        given = flat_shape(order)
+        given = flat_shape(order)  # type: ignore[arg-type]
         axes = tuple(self.axis(axis) for axis in given)
         if sorted(axes) != list(range(self.ndim)):
             raise ShapeError(
@@ -172,7 +173,7 @@ class Movement(Elementwise):
         """Expanded to the shape of `other`."""
         return self.expand(other.shape)
 
-    def repeat(self, *repeats: int | Sequence[int]) -> Self:
+    def repeat(self, *repeats: Dim | Sequence[Dim]) -> Self:
         """The whole tensor again and again along each axis; ``np.tile(x, repeats)``."""
         counts = flat_shape(repeats)
         missing = max(len(counts) - self.ndim, 0)
@@ -183,7 +184,7 @@ class Movement(Elementwise):
         grown = split._expand(tuple(part for pair in pairs for part in pair))
         return grown.reshape([product(pair) for pair in pairs])
 
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+    def repeat_interleave(self, repeats: Size, dim: int | None = None) -> Self:
         """Each element `repeats` times; ``np.repeat(x, repeats, dim)``."""
         if dim is None:
             return self.flatten().repeat_interleave(repeats, 0)
@@ -196,7 +197,7 @@ class Movement(Elementwise):
 
     def shrink(self, bounds: Sequence[tuple[Dim, Dim] | None]) -> Self:
         """The elements from begin up to end of each axis; None keeps an axis whole."""
-        self._check_each("shrink", bounds)
+        self._check_each(bounds)
         pairs = zip(bounds, self.shape, strict=True)
         chosen = tuple((0, size) if pair is None else tuple(pair) for pair, size in pairs)
         for (begin, end), size in zip(chosen, self.shape, strict=True):
@@ -210,18 +211,18 @@ class Movement(Elementwise):
 
     def shrink_to(self, *shape: Dim | None | Sequence[Dim | None]) -> Self:
         """The first elements of each axis, as many as `shape` says; None keeps an axis whole."""
-        return self.shrink([(0, size) for size in self._sizes("shrink_to", shape)])
+        return self.shrink([(0, size) for size in self._sizes(shape)])
 
     def pad_to(self, *shape: Dim | None | Sequence[Dim | None], value: Scalar = 0) -> Self:
         """With `value` behind the last elements of each axis, up to `shape`; None keeps an axis."""
-        sizes = zip(self._sizes("pad_to", shape), self.shape, strict=True)
+        sizes = zip(self._sizes(shape), self.shape, strict=True)
         return self.pad([(0, subtract_dims(size, have)) for size, have in sizes], value=value)
 
-    def _sizes(self, name: str, given: Sequence[Dim | None | Sequence[Dim | None]]) -> list[Dim]:
+    def _sizes(self, given: Sequence[Dim | None | Sequence[Dim | None]]) -> list[Dim]:
         """A size for each axis, its own for None."""
         first = given[0] if len(given) == 1 else given
         sizes = list(first if isinstance(first, list | tuple) else given)
-        self._check_each(name, sizes)
+        self._check_each(sizes)
         pairs = zip(sizes, self.shape, strict=True)
         return [have if size is None else size for size, have in pairs]
 
@@ -235,7 +236,6 @@ class Movement(Elementwise):
 
         Negative amounts crop. ``np.pad(x, pairs, mode)``.
         """
-        check_choice("pad: mode", mode, ("constant", "reflect", "replicate", "circular"))
         pads = self._pads(padding)
         cuts = [(_crop(before), _crop(after)) for before, after in pads]
         added = tuple(
@@ -251,11 +251,9 @@ class Movement(Elementwise):
         if value == 0 or padded is cropped:
             return padded
         inside = self._full(True, cropped.shape, dtypes.bool)._pad(added)
-        return inside.where(padded, padded._constant(value))
+        return inside.where(padded, self._operand(value, self.dtype))
 
     def _pads(self, padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None]) -> Pads:
-        if isinstance(padding, int | UOp):
-            raise ArgumentError(f"pad: {padding} is one number. Give a pair for each axis.")
         given = list(padding)
         if all(isinstance(amount, int | UOp) for amount in given):
             if len(given) % 2 or len(given) > 2 * self.ndim:
@@ -265,16 +263,12 @@ class Movement(Elementwise):
                 )
             pairs = [(given[at], given[at + 1]) for at in range(0, len(given), 2)]
             given = [*[None] * (self.ndim - len(pairs)), *pairs[::-1]]  # type: ignore[list-item]
-        self._check_each("pad", given)
+        self._check_each(given)
         return tuple((0, 0) if pair is None else tuple(pair) for pair in given)  # type: ignore[arg-type,misc]
 
-    def _check_each(self, name: str, given: Sequence[object]) -> None:
+    def _check_each(self, given: Sequence[object]) -> None:
         """ShapeError unless there is an item for each axis."""
-        if len(given) != self.ndim:
-            raise ShapeError(
-                f"{name}: {tuple(given)} for a tensor of shape {show_shape(self.shape)}. "
-                "Give one for each axis."
-            )
+        self._need(len(given) == self.ndim, f"an item for each axis, not {tuple(given)}")
 
     def _cropped(self, cuts: Sequence[tuple[int, int]]) -> Self:
         """Without the first and the last elements of each axis."""
@@ -292,7 +286,7 @@ class Movement(Elementwise):
         for axis, (before, after) in enumerate(pads):
             if before == 0 and after == 0:
                 continue
-            size = self._known_size(axis, "pad")
+            size = self._known_size(axis)
             limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf if size else 0)
             if not before <= limit or not after <= limit:
                 raise ShapeError(
@@ -303,7 +297,7 @@ class Movement(Elementwise):
         return result
 
     def _extend(self, axis: int, before: int, after: int, mode: PadMode) -> Self:
-        size = self._known_size(axis, "pad")
+        size = self._known_size(axis)
         parts = {
             "circular": ((size - before, size), (0, after)),
             "reflect": ((1, before + 1), (size - 1 - after, size - 1)),
@@ -361,16 +355,15 @@ class Movement(Elementwise):
                     f"stack: {show_shape(part.shape)} is not {show_shape(parts[0].shape)}. "
                     "All shapes must be equal."
                 )
-        axis = parts[0].axis(dim, extra=1)
+        axis = parts[0].axis(dim, extra=True)
         return parts[0].unsqueeze(axis).cat(*[part.unsqueeze(axis) for part in parts[1:]], dim=axis)
 
-    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+    def split(self, sizes: Count | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Pieces of `sizes` elements along an axis, the last one shorter if need be."""
         axis = self.axis(dim)
-        size = self._known_size(axis, "split")
+        size = self._known_size(axis)
         if isinstance(sizes, int):
-            step = sizes if sizes > 0 else max(size, 1)
-            sizes = [min(step, size - begin) for begin in range(0, max(size, 1), step)]
+            sizes = [min(sizes, size - begin) for begin in range(0, max(size, 1), sizes)]
         if sum(sizes) != size or min(sizes, default=0) < 0:
             raise ShapeError(
                 f"split: {tuple(sizes)} has sum {sum(sizes)}, but axis {axis} of "
@@ -379,27 +372,22 @@ class Movement(Elementwise):
         ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
         return tuple(self._slice(axis, e - part, e) for e, part in zip(ends, sizes, strict=True))
 
-    def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
+    def chunk(self, chunks: Count, dim: int = 0) -> list[Self]:
         """At most `chunks` pieces of equal size, the last one shorter if need be."""
-        if chunks < 1:
-            raise ArgumentError(f"chunk: {chunks} chunks. Ask for at least 1.")
-        size = self._known_size(self.axis(dim), "chunk")
+        size = self._known_size(self.axis(dim))
         return list(self.split(ceiling_divide(size, chunks) if size else [0] * chunks, dim))
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """The pieces along an axis, without that axis."""
         axis = self.axis(dim)
         rest = (*self.shape[:axis], *self.shape[axis + 1 :])
-        count = self._known_size(axis, "unbind")
+        count = self._known_size(axis)
         return tuple(self._slice(axis, at, at + 1)._reshape(rest) for at in range(count))
 
-    def _known_size(self, axis: int, name: str) -> int:
+    def _known_size(self, axis: int) -> int:
         size = self.shape[axis] if self.ndim else None
-        if not isinstance(size, int):
-            raise ShapeError(
-                f"{name}: axis {axis} of {show_shape(self.shape)} has no fixed size. "
-                "Use an axis whose size is a number."
-            )
+        self._need(isinstance(size, int), f"an axis {axis} whose size is a number")
+        assert isinstance(size, int)
         return size
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
@@ -409,7 +397,7 @@ class Movement(Elementwise):
         result = self
         for shift, dim in _paired("roll: shifts, dims", shifts, dims):
             axis = self.axis(dim)
-            size = self._known_size(axis, "roll")
+            size = self._known_size(axis)
             cut = -shift % size if size else 0
             if cut:
                 head, tail = result._slice(axis, 0, cut), result._slice(axis, cut, size)
@@ -419,8 +407,7 @@ class Movement(Elementwise):
     # ---- parts of matrices, windows ----
 
     def _triangle(self, diagonal: Dim) -> Self:
-        if self.ndim < 2:
-            raise ShapeError(f"tril, triu: {show_shape(self.shape)} has no matrices.")
+        self._need_ndim(2)
         rows, columns = self._positions(self.ndim - 2), self._positions(self.ndim - 1)
         return columns - rows - rows._operand(diagonal)
 
@@ -437,7 +424,7 @@ class Movement(Elementwise):
         first, second = self.axis(dim1), self.axis(dim2)
         rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
         x = self.permute([*rest, first, second])
-        rows, columns = (x._known_size(side % x.ndim, "diagonal") for side in (-2, -1))
+        rows, columns = (x._known_size(side % x.ndim) for side in (-2, -1))
         down, right = min(max(-offset, 0), rows), min(max(offset, 0), columns)
         length = min(rows - down, columns - right)
         lead = x.shape[:-2]
@@ -449,15 +436,16 @@ class Movement(Elementwise):
 
     def diag(self) -> Self:
         """A matrix with this vector on its diagonal; ``np.diag(x)``."""
+        self._need_ndim(1, 2)
         if self.ndim == 2:
             return self.diagonal()
-        size = self._known_size(0, "diag")
+        size = self._known_size(0)
         square = self._reshape((size, 1))._expand((size, size))
         return square._positions(0).eq(square._positions(1)).where(square, square._constant(0))
 
     def _every(self, axis: int, step: int) -> Self:
         """Every `step`-th element along an axis."""
-        size = self._known_size(axis, "a slice with a step")
+        size = self._known_size(axis)
         count = ceiling_divide(size, step)
         before, after = self.shape[:axis], self.shape[axis + 1 :]
         rows = self._beside_zeros(axis, 0, count * step - size)
@@ -476,6 +464,8 @@ class Movement(Elementwise):
     ) -> tuple[Self, ...]:
         """Every vector expanded over the grid of all of them; ``np.meshgrid(x, *others)``."""
         parts = tensor_list([self, *others])
+        for part in parts:
+            part._need_ndim(0, 1)
         if indexing == "xy" and len(parts) > 1:
             grids = parts[1].meshgrid(parts[0], *parts[2:])
             return (grids[1], grids[0], *grids[2:])

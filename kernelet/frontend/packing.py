@@ -6,14 +6,14 @@ Out: bytes that hold them, and the integers again, as an expression that fuses i
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from kernelet.base.dtype import dtypes
-from kernelet.base.errors import DTypeError, ShapeError
-from kernelet.frontend.primitives import check_choice, known, show_shape
+from kernelet.base.errors import DTypeError
+from kernelet.frontend.primitives import known
 from kernelet.frontend.reduction import Reduction
 
-_WIDTHS = (1, 2, 4)
+Width = Literal[1, 2, 4]
 
 
 class Packing(Reduction):
@@ -21,7 +21,7 @@ class Packing(Reduction):
 
     __slots__ = ()
 
-    def pack_bits(self, width: int = 4) -> Self:
+    def pack_bits(self, width: Width = 4) -> Self:
         """The low `width` bits of each integer, 8 / width of them in a byte, the first lowest.
 
         The last axis gets shorter by that factor, which must divide it; the result is uint8.
@@ -30,32 +30,25 @@ class Packing(Reduction):
         >>> Tensor([1, -1, 7, -8]).pack_bits().tolist()
         [241, 135]
         """
-        check_choice("pack_bits: width", width, _WIDTHS)
         count = 8 // width
-        if self.dtype.is_float or not self.ndim or known(self.shape[-1]) % count:
-            raise (DTypeError if self.dtype.is_float else ShapeError)(
-                f"pack_bits: {self.dtype.name} of shape {show_shape(self.shape)}. Give integers "
-                f"with a last axis that is a multiple of {count}."
-            )
+        self._need(not self.dtype.is_float, "integers", DTypeError)
+        fits = self.ndim and known(self.shape[-1]) % count == 0
+        self._need(fits, f"a last axis that is a multiple of {count}")
         rows = self.cast(dtypes.uint8)._reshape(
             (*self.shape[:-1], known(self.shape[-1]) // count, count)
         )
         fields = (rows & ((1 << width) - 1)) << self._shifts(width)
         return fields.sum(-1).cast(dtypes.uint8)
 
-    def unpack_bits(self, width: int = 4, signed: bool = True) -> Self:
+    def unpack_bits(self, width: Width = 4, signed: bool = True) -> Self:
         """The integers that `pack_bits` put into bytes: int8 from -2**(width - 1), or uint8 from 0.
 
         >>> from kernelet import Tensor
         >>> Tensor([241, 135], dtype="uint8").unpack_bits().tolist()
         [1, -1, 7, -8]
         """
-        check_choice("unpack_bits: width", width, _WIDTHS)
-        if self.dtype is not dtypes.uint8 or not self.ndim:
-            raise DTypeError(
-                f"unpack_bits: {self.dtype.name} of shape {show_shape(self.shape)}. Give the bytes "
-                "that pack_bits made."
-            )
+        is_bytes = self.dtype is dtypes.uint8 and self.ndim
+        self._need(is_bytes, "the bytes that pack_bits made", DTypeError)
         fields = (self.unsqueeze(-1) >> self._shifts(width)) & ((1 << width) - 1)
         values = fields._reshape((*self.shape[:-1], self.shape[-1] * (8 // width)))
         if not signed:

@@ -13,14 +13,15 @@ from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.frontend.arguments import Count, Positive
 from kernelet.frontend.gradient import inverse_view
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, show_shape
 from kernelet.graph.ops import Op
 
-PerAxis = int | Sequence[int]
+PerAxis = Count | Sequence[Count]
 Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
-OutputSize = int | Sequence[int | None]
+OutputSize = Count | Sequence[Count | None]
 _Item = TypeVar("_Item")
 
 
@@ -146,12 +147,15 @@ class Pooling(Indexing):
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """Windows of `size` elements at every `step`-th place, as a new last axis."""
         axis = self.axis(dim)
-        length = self._known_size(axis, "unfold")
-        if not 0 < size <= length or step < 1:
+        length = self._known_size(axis)
+        if not 0 <= size <= length or step < 1:
             raise ShapeError(
                 f"unfold: windows of {size} with step {step} do not fit an axis of {length}. "
-                "Give 0 < size <= length and step > 0."
+                "Give 0 <= size <= length and step > 0."
             )
+        if size == 0:
+            counts = (*self.shape[:axis], length // step + 1, *self.shape[axis + 1 :])
+            return self._full(0, (*counts, 0), self.dtype)
         return self.movedim(axis, -1)._windows([Window(size, step)]).movedim(-2, axis)
 
     def fold(
@@ -170,11 +174,8 @@ class Pooling(Indexing):
         windows = window_list("fold", sizes, stride, dilation, padding)
         counts = [each.count(size) for each, size in zip(windows, output_size, strict=True)]
         channels, places = math.prod(sizes), math.prod(counts)
-        if self.ndim < 2 or known(self.shape[-2]) % channels or self.shape[-1] != places:
-            raise ShapeError(
-                f"fold: {show_shape(self.shape)} into {tuple(output_size)}: windows of {sizes} lie "
-                f"at {places} places. Give (batch, a multiple of {channels}, {places})."
-            )
+        fits = self.ndim > 1 and (known(self.shape[-2]) % channels, self.shape[-1]) == (0, places)
+        self._need(fits, f"(batch, a multiple of {channels}, {places} places of windows {sizes})")
         *batch, depth, _ = self.shape
         lead = (*batch, known(depth) // channels)
         cells = self._reshape((*lead, *sizes, *counts))
@@ -250,11 +251,8 @@ class Pooling(Indexing):
         The last axes have `output_size`, or the least that the windows fit into.
         """
         windows = window_list("max_unpool2d", *_pool(kernel_size, stride), dilation, padding)
-        if indices.shape != self.shape or self.ndim < len(windows):
-            raise ShapeError(
-                f"max_unpool2d: indices {show_shape(indices.shape)} of values "
-                f"{show_shape(self.shape)}. Give what max_pool2d(..., return_indices=True) returns."
-            )
+        fits = indices.shape == self.shape and self.ndim >= len(windows)
+        indices._need(fits, f"the indices of max_pool2d, of shape {show_shape(self.shape)}")
         lengths = zip(windows, self._space(windows), strict=True)
         least = [(n - 1) * w.stride + w.reach - w.before - w.after for w, n in lengths]
         space = tuple(least if output_size is None else output_size[-len(windows) :])
@@ -265,7 +263,7 @@ class Pooling(Indexing):
 
     def lp_pool2d(
         self,
-        norm_type: float,
+        norm_type: Positive,
         kernel_size: PerAxis,
         stride: PerAxis | None = None,
         ceil_mode: bool = False,
@@ -296,11 +294,7 @@ class Pooling(Indexing):
         self, call: str, windows: Sequence[Window], ceil_mode: bool = False
     ) -> list[Window]:
         """The windows, once it is known that the last axes have room for each."""
-        if self.ndim < len(windows):
-            raise ShapeError(
-                f"{call}: {len(windows)} window sizes for a tensor of shape "
-                f"{show_shape(self.shape)}. Give one for each of its last axes."
-            )
+        self._need_ndim(len(windows))
         lengths = self._space(windows)
         if ceil_mode:
             windows = [each.rounded_up(size) for each, size in zip(windows, lengths, strict=True)]
@@ -419,11 +413,6 @@ def window_list(
     count = len(sizes)
     steps = per_axis(call, "stride", stride, count)
     gaps = per_axis(call, "dilation", dilation, count)
-    if min((*sizes, *steps, *gaps), default=1) < 1:
-        raise ArgumentError(
-            f"{call}: window {tuple(sizes)}, stride {steps}, dilation {gaps}. "
-            "Each of these numbers must be at least 1."
-        )
     bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
     sides = zip(bare, paddings(call, padding, bare), strict=True)
     return [replace(window, before=before, after=after) for window, (before, after) in sides]

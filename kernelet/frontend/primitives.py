@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Self, TypeGuard
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
-from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UserError
+from kernelet.frontend.arguments import Checked
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
@@ -24,6 +25,7 @@ from kernelet.graph.uop import ReduceArg, UOp
 
 DTypeLike = DType | str | None
 DeviceLike = str | Sequence[str] | None
+Axes = int | Sequence[int] | None
 
 _UNSIGNED = {kind.itemsize: kind for kind in dtypes.all if kind.is_unsigned}
 
@@ -37,13 +39,6 @@ def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
         names = ", ".join(known.name for known in dtypes.all)
         raise ArgumentError(f"dtype {dtype!r}: there is no such element type. Use one of {names}.")
     return found
-
-
-def check_choice(name: str, value: object, known: Sequence[object]) -> None:
-    """ArgumentError unless `value` is one of those that are known."""
-    if value not in known:
-        names = ", ".join(map(repr, known))
-        raise ArgumentError(f"{name}={value!r} is not known. Use one of {names}.")
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
@@ -146,7 +141,7 @@ def broadcast_shape(*shapes: Shape, name: str = "broadcast") -> Shape:
     return tuple(result)
 
 
-class Primitives(ABC):
+class Primitives(Checked, ABC):
     """One method for each kind of graph node; `uop` is the node that the tensor stands for."""
 
     __slots__ = ()
@@ -194,15 +189,15 @@ class Primitives(ABC):
         """The number of axes."""
         return len(self.uop.shape)
 
-    def axis(self, axis: object, extra: int = 0) -> int:
-        """`axis` counted from the front; IndexingError when there is no such axis.
+    def axis(self, place: object, extra: object = False) -> int:
+        """The axis `place` counted from the front; IndexingError when there is no such axis.
 
-        `extra` axes are about to be added.
+        With `extra` one more is about to be added.
         """
-        count = self.ndim + extra
+        count = self.ndim + bool(extra)
         # A scalar has one imaginary axis, as in PyTorch.
         limit = max(count, 1)
-        axis = operator.index(axis) if hasattr(axis, "__index__") else axis
+        axis = operator.index(place) if hasattr(place, "__index__") else place
         if not isinstance(axis, int) or not -limit <= axis < limit:
             raise IndexingError(
                 f"axis {axis!r}: the tensor has shape {show_shape(self.shape)}. "
@@ -210,15 +205,25 @@ class Primitives(ABC):
             )
         return axis + limit if axis < 0 else axis
 
-    def axes(self, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+    def axes(self, places: Axes) -> tuple[int, ...]:
         """Several axes counted from the front, in rising order; None is all of them."""
-        if axis is None:
+        if places is None:
             return tuple(range(self.ndim))
-        wanted = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+        wanted = tuple(places) if isinstance(places, Sequence) else (places,)
         found = tuple(sorted(self.axis(each) for each in wanted))
         if len(set(found)) != len(found):
             raise IndexingError(f"axes {wanted}: an axis is named twice. Name each axis once.")
         return () if self.ndim == 0 else found
+
+    def _need(self, fits: object, wanted: str, error: type[UserError] = ShapeError) -> None:
+        """An error of that kind unless `fits`: what this tensor is, and what is wanted."""
+        if not fits:
+            shape = show_shape(self.shape)
+            raise error(f"shape {shape}: a tensor of {self.dtype.name}. Give {wanted}.")
+
+    def _need_ndim(self, least: int, most: int | None = None) -> None:
+        limit = "or more" if most is None else f"to {most}"
+        self._need(least <= self.ndim <= (most or self.ndim), f"a tensor of {least} {limit} axes")
 
     # ---- elementwise nodes ----
 

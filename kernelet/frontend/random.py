@@ -24,6 +24,7 @@ from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.dtype import EXACT_BITS, DType, dtypes
 from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.frontend.arguments import Count, Share, Size
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
 from kernelet.frontend.primitives import DeviceLike, accumulator_dtype, product, show_shape
@@ -137,13 +138,12 @@ class Random(Sorting, Creation):
         return _stream.seed, _stream.drawn
 
     @classmethod
-    def random_bits(cls, key: Self, counter: Self, num: int) -> Self:
+    def random_bits(cls, key: Self, counter: Self, num: Size) -> Self:
         """`num` random uint32 words: Threefry of a key of two words, from the counter on."""
-        if product(key.shape) != 2 or product(counter.shape) not in (1, 2) or num < 0:
+        if product(key.shape) != 2 or product(counter.shape) not in (1, 2):
             raise ShapeError(
-                f"random_bits: {num} words with a key of shape {show_shape(key.shape)} and a "
-                f"counter of shape {show_shape(counter.shape)}. Give a key of 2 words, a counter "
-                "of 1 or 2, and a number that is not negative."
+                f"random_bits: a key of shape {show_shape(key.shape)} and a counter of shape "
+                f"{show_shape(counter.shape)}. Give a key of 2 words, and a counter of 1 or 2."
             )
         words = [each.cast(dtypes.uint32).flatten() for each in (key, counter)]
         low, high = words[1]._slice(0, 0, 1), words[1]._slice(0, 1, 2)
@@ -292,13 +292,9 @@ class Random(Sorting, Creation):
         order = cls._random(checked_shape((n,)), options.get("device"))._row(0).argsort()
         return order.cast(dtype_of(options, dtypes.default_int))._created(options)
 
-    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+    def multinomial(self, num_samples: Count = 1, replacement: bool = False) -> Self:
         """Indices drawn with probabilities proportional to the values; ``torch.multinomial``."""
-        if self.ndim not in (1, 2) or num_samples < 1:
-            raise ShapeError(
-                f"multinomial: {num_samples} samples of weights of shape "
-                f"{show_shape(self.shape)}. Give one or two axes, and at least 1 sample."
-            )
+        self._need_ndim(1, 2)
         rows, classes = (1, *self.shape)[-2:]
         weights = self.cast(dtypes.float32)._reshape((rows, 1, classes))
         rounds = num_samples if replacement else 1
@@ -315,10 +311,8 @@ class Random(Sorting, Creation):
         """1 with the probability that each value says, else 0; ``torch.bernoulli(x)``."""
         return (self._uniform(self.shape, self.dtype, self.uop.device) < self).cast(self.dtype)
 
-    def dropout(self, p: float = 0.5) -> Self:
+    def dropout(self, p: Share = 0.5) -> Self:
         """In training, 0 with probability p and else x / (1 - p); outside it x itself."""
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"dropout: p={p} is no probability. Give 0 <= p <= 1.")
         if p == 0 or not config.current().training:
             return self
         if p == 1:

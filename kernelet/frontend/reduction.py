@@ -3,32 +3,21 @@
 In:  tensors.
 Out: `Reduction`, the methods that combine elements, all from REDUCE with ADD, MUL or MAX.
 
-Every method takes `axis`, which PyTorch calls `dim`: a number, several, or None for all axes.
+Every method takes `axis`, or `dim` as PyTorch calls it: a number, several, or None for all axes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Literal, Self
 
 from kernelet.base.dtype import DType, dtypes
-from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.functions import Functions
 from kernelet.frontend.movement import Movement
-from kernelet.frontend.primitives import DTypeLike, accumulator_dtype, as_dtype, product, show_shape
+from kernelet.frontend.primitives import Axes, DTypeLike, accumulator_dtype, as_dtype, product
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-
-Axes = int | Sequence[int] | None
-
-
-class Names(TypedDict, total=False):
-    """PyTorch's names for the arguments of moments: `dim` for `axis`, `unbiased` for 1 or 0."""
-
-    dim: Axes
-    unbiased: bool | None
 
 
 def sum_dtype(dtype: DType) -> DType:
@@ -42,11 +31,6 @@ def sum_dtype(dtype: DType) -> DType:
     return dtypes.uint32 if dtype.is_unsigned else dtypes.int32
 
 
-def either(axis: Axes, dim: Axes) -> Axes:
-    """The axes under whichever of the two names they were given."""
-    return axis if dim is None else dim
-
-
 class Reduction(Movement, Functions):
     """Sums, extremes, moments, and the softmax family."""
 
@@ -57,7 +41,8 @@ class Reduction(Movement, Functions):
     def _fold(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
         """REDUCE; the axes go away unless `keepdim`."""
         result = self._reduce(op, axes)
-        return result if keepdim else result.squeeze(axes)
+        kept = (size for axis, size in enumerate(self.shape) if axis not in axes)
+        return result if keepdim else result._reshape(tuple(kept))
 
     def _number(self, value: Dim, dtype: DType) -> Self:
         """A size as a tensor of shape ()."""
@@ -68,69 +53,56 @@ class Reduction(Movement, Functions):
     def _count(self, axes: tuple[int, ...]) -> Dim:
         return product([self.shape[axis] for axis in axes])
 
-    def _need_elements(self, name: str, axes: tuple[int, ...]) -> None:
+    def _need_elements(self, axes: tuple[int, ...]) -> None:
         if self._count(axes) == 0:
-            raise ShapeError(
-                f"{name}: the tensor has shape {show_shape(self.shape)}, so there is nothing to "
-                f"choose from along {axes}. Give it at least one element there."
-            )
+            self._need(False, f"at least one element to choose from along {axes}")
 
     # ---- sums and products ----
 
-    def sum(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        dtype: DTypeLike = None,
-        *,
-        dim: Axes = None,
-        acc_dtype: DTypeLike = None,
-    ) -> Self:
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None) -> Self:
         """The sum; ``numpy.sum(x, axis, dtype)``.
 
         bool and narrow integers add up in 32 bits; 16-bit floats in float32, rounded once.
         """
-        return self._accumulate(Op.ADD, either(axis, dim), keepdim, dtype or acc_dtype)
+        return self._accumulate(Op.ADD, axis, keepdim, dtype)
 
-    def prod(
-        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None, *, dim: Axes = None
-    ) -> Self:
+    def prod(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None) -> Self:
         """The product, in the type that `sum` would have; ``numpy.prod(x, axis, dtype)``."""
-        return self._accumulate(Op.MUL, either(axis, dim), keepdim, dtype)
+        return self._accumulate(Op.MUL, axis, keepdim, dtype)
 
     def _accumulate(self, op: Op, axis: Axes, keepdim: bool, dtype: DTypeLike) -> Self:
         wanted = as_dtype(dtype, sum_dtype(self.dtype))
         wide = self.cast(accumulator_dtype(wanted))
         return wide._fold(op, self.axes(axis), keepdim).cast(wanted)
 
-    def count_nonzero(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def count_nonzero(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """How many elements are not zero; ``numpy.count_nonzero(x, axis)``."""
-        return self.ne(0).sum(axis, keepdim, dim=dim)
+        return self.ne(0).sum(axis, keepdim)
 
     # ---- extremes ----
 
-    def max(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The greatest element, NaN if there is one; ``numpy.max(x, axis)``."""
-        axes = self.axes(either(axis, dim))
-        self._need_elements("max", axes)
+        axes = self.axes(axis)
+        self._need_elements(axes)
         if self.dtype.is_bool:
             return self.cast(dtypes.int32)._fold(Op.MAX, axes, keepdim).cast(dtypes.bool)
         return self._fold(Op.MAX, axes, keepdim)
 
-    def min(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The least element, NaN if there is one; ``numpy.min(x, axis)``."""
-        axes = self.axes(either(axis, dim))
-        self._need_elements("min", axes)
+        axes = self.axes(axis)
+        self._need_elements(axes)
         return self._mirrored().max(axes, keepdim)._mirrored()
 
-    def any(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether some element is not zero; ``numpy.any(x, axis)``."""
         found = self.ne(0).cast(dtypes.int32)
-        return found._fold(Op.MAX, self.axes(either(axis, dim)), keepdim) > 0
+        return found._fold(Op.MAX, self.axes(axis), keepdim) > 0
 
-    def all(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether no element is zero; ``numpy.all(x, axis)``."""
-        return ~self.eq(0).any(axis, keepdim, dim=dim)
+        return ~self.eq(0).any(axis, keepdim)
 
     def allclose(
         self, other: Self, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
@@ -138,14 +110,11 @@ class Reduction(Movement, Functions):
         """Whether all elements are close; ``numpy.allclose(x, other, rtol, atol, equal_nan)``."""
         return self.isclose(other, rtol, atol, equal_nan).all()
 
-    def argmax(
-        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
-    ) -> Self:
+    def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the greatest element is, the first of equals or the first NaN, as int32.
 
         ``numpy.argmax(x, axis)``; without an axis, the place in the flattened tensor.
         """
-        axis = axis if dim is None else dim
         if axis is None:
             flat = self._reshape((self._count(self.axes(None)),))
             place = flat.argmax(0)
@@ -153,18 +122,16 @@ class Reduction(Movement, Functions):
         if self.ndim == 0:
             return self._full(0, (), dtypes.int32)
         axes = (self.axis(axis),)
-        self._need_elements("argmax", axes)
+        self._need_elements(axes)
         best = self._is_best(self.max(axes, True))
         # Counting down makes the first one the greatest.
         length = self._number(self.shape[axes[0]], dtypes.int32)
         down = length - self._positions(axes[0])
         return length - best.where(down, 0)._fold(Op.MAX, axes, keepdim)
 
-    def argmin(
-        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
-    ) -> Self:
+    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the least element is, the first of equals or the first NaN, as int32."""
-        return self._mirrored().argmax(axis, keepdim, dim=dim)
+        return self._mirrored().argmax(axis, keepdim)
 
     def _is_best(self, best: Self) -> Self:
         """Which elements are the extreme `best`; NaN is."""
@@ -173,11 +140,9 @@ class Reduction(Movement, Functions):
 
     # ---- moments ----
 
-    def mean(
-        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None, *, dim: Axes = None
-    ) -> Self:
+    def mean(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike = None) -> Self:
         """The mean, as floats; ``numpy.mean(x, axis)``. floats of 8 and 16 bits add up in float32."""
-        axes = self.axes(either(axis, dim))
+        axes = self.axes(axis)
         source = self if dtype is None else self.cast(dtype)
         wide = source._widened()
         total = wide._fold(Op.ADD, axes, keepdim)
@@ -185,18 +150,27 @@ class Reduction(Movement, Functions):
         return mean.cast(source._floating().dtype)
 
     def var(
-        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        unbiased: bool | None = None,
     ) -> Self:
         """The variance; ``numpy.var(x, axis, ddof=correction)``."""
-        return self.var_mean(axis, keepdim, correction, **names)[0]
+        return self.var_mean(axis, keepdim, correction, unbiased=unbiased)[0]
 
     def var_mean(
-        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        unbiased: bool | None = None,
     ) -> tuple[Self, Self]:
         """The variance and the mean."""
-        unbiased = names.get("unbiased")
         correction = correction if unbiased is None else int(unbiased)
-        axes = self.axes(either(axis, names.get("dim")))
+        axes = self.axes(axis)
         wide, kind = self._widened(), self._floating().dtype
         mean = wide.mean(axes, True)
         count = self._count(axes)
@@ -206,16 +180,26 @@ class Reduction(Movement, Functions):
         return variance.cast(kind), (mean if keepdim else mean.squeeze(axes)).cast(kind)
 
     def std(
-        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        unbiased: bool | None = None,
     ) -> Self:
         """The standard deviation; its gradient at equal elements is 0."""
-        return self.std_mean(axis, keepdim, correction, **names)[0]
+        return self.std_mean(axis, keepdim, correction, unbiased=unbiased)[0]
 
     def std_mean(
-        self, axis: Axes = None, keepdim: bool = False, correction: int = 1, **names: Unpack[Names]
+        self,
+        axis: Axes = None,
+        keepdim: bool = False,
+        correction: int = 1,
+        *,
+        unbiased: bool | None = None,
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
-        variance, mean = self._widened().var_mean(axis, keepdim, correction, **names)
+        variance, mean = self._widened().var_mean(axis, keepdim, correction, unbiased=unbiased)
         kind = self._floating().dtype
         return variance._flat_sqrt().cast(kind), mean.cast(kind)
 
@@ -225,24 +209,18 @@ class Reduction(Movement, Functions):
         return flat.where(0.0, flat.where(1.0, self).sqrt())
 
     def norm(
-        self,
-        p: float | Literal["fro"] = 2.0,
-        axis: Axes = None,
-        keepdim: bool = False,
-        *,
-        dim: Axes = None,
+        self, p: float | Literal["fro"] = 2.0, axis: Axes = None, keepdim: bool = False
     ) -> Self:
         """The length ``sum(abs(x) ** p) ** (1 / p)``; p may be 0, inf and -inf too.
 
         The gradient of the 2-norm at the zero vector is 0.
         """
-        axes = self.axes(either(axis, dim))
+        axes = self.axes(axis)
         wide = self._widened()
         kind = self._floating().dtype
-        if p in (2, "fro"):
+        p = 2.0 if isinstance(p, str) else p
+        if p == 2:
             return (wide * wide)._fold(Op.ADD, axes, keepdim)._flat_sqrt().cast(kind)
-        if not isinstance(p, int | float):
-            raise ArgumentError(f"norm: p={p!r} is not known. Use a number or 'fro'.")
         size = wide.abs()
         if math.isinf(p):
             found = (size.max if p > 0 else size.min)(axes, keepdim)
@@ -258,9 +236,9 @@ class Reduction(Movement, Functions):
 
     # ---- the softmax family ----
 
-    def logsumexp(self, axis: Axes = None, keepdim: bool = False, *, dim: Axes = None) -> Self:
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """``log(sum(exp(x)))`` without overflow; -inf, with gradient 0, where all of x is."""
-        axes = self.axes(either(axis, dim))
+        axes = self.axes(axis)
         wide = self._widened()
         peak = wide._peak(axes)
         total = (wide - peak).exp()._fold(Op.ADD, axes, True)
@@ -284,19 +262,19 @@ class Reduction(Movement, Functions):
         # Any shift gives the same result, so no gradient needs to pass through this one.
         return wide - wide.detach().max(axes, True), axes
 
-    def softmax(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
+    def softmax(self, axis: Axes = -1, dtype: DTypeLike = None) -> Self:
         """``exp(x) / sum(exp(x))`` along `axis`."""
-        shifted, axes = self._shifted(either(axis, dim), dtype)
+        shifted, axes = self._shifted(axis, dtype)
         exponential = shifted.exp()
         result = exponential / exponential._fold(Op.ADD, axes, True)
         return result.cast(dtype or self._floating().dtype)
 
-    def softmin(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
+    def softmin(self, axis: Axes = -1, dtype: DTypeLike = None) -> Self:
         """``softmax(-x)`` along `axis`."""
-        return (-self).softmax(axis, dtype, dim=dim)
+        return (-self).softmax(axis, dtype)
 
-    def log_softmax(self, axis: Axes = -1, dtype: DTypeLike = None, *, dim: Axes = None) -> Self:
+    def log_softmax(self, axis: Axes = -1, dtype: DTypeLike = None) -> Self:
         """``log(softmax(x))`` along `axis`, without overflow."""
-        shifted, axes = self._shifted(either(axis, dim), dtype)
+        shifted, axes = self._shifted(axis, dtype)
         result = shifted - shifted.exp()._fold(Op.ADD, axes, True).log()
         return result.cast(dtype or self._floating().dtype)

@@ -17,6 +17,7 @@ from typing import Self
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
+from kernelet.frontend.arguments import Share
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, product, show_shape
 from kernelet.graph.ops import Op
@@ -32,37 +33,28 @@ class Sorting(Indexing):
 
     __slots__ = ()
 
-    def sort(
-        self, dim: int = -1, descending: bool = False, *, axis: int | None = None
-    ) -> tuple[Self, Self]:
+    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
         """The elements in order, and where each was; ``numpy.sort``.
 
         Equal elements keep their order. NaN counts as greater than any number.
         """
-        along = dim if axis is None else axis
-        order = self.argsort(along, descending)
+        order = self.argsort(dim, descending)
         if self.ndim == 0:
             return self, order
-        return self.gather(along, order), order
+        return self.gather(dim, order), order
 
-    def argsort(self, dim: int = -1, descending: bool = False, *, axis: int | None = None) -> Self:
+    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """Where each element of the sorted axis was; ``numpy.argsort(x, kind="stable")``."""
-        place = self.axis(dim if axis is None else axis)
+        place = self.axis(dim)
         if self.ndim == 0 or 0 in self.shape:
             return self._full(0, self.shape, dtypes.int32)
         return self.movedim(place, -1)._row_order(descending).movedim(-1, place)
 
     def topk(
-        self,
-        k: int,
-        dim: int = -1,
-        largest: bool = True,
-        sorted_: bool = True,
-        *,
-        axis: int | None = None,
+        self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements in order, and where they are."""
-        place = self.axis(dim if axis is None else axis)
+        place = self.axis(dim)
         length = self.shape[place] if self.ndim else 1
         if isinstance(length, int) and not 0 <= k <= length:
             raise ArgumentError(
@@ -74,9 +66,9 @@ class Sorting(Indexing):
         order = self.argsort(place, descending=largest)._slice(place, 0, k)
         return self.gather(place, order), order
 
-    def cummax(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+    def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The greatest element so far, and where it was last met; NaN wins."""
-        place = self.axis(axis if dim is None else dim)
+        place = self.axis(axis)
         if self.ndim == 0:
             return self, self._full(0, (), dtypes.int32)
         values = self.detach()._running_max(place)
@@ -84,32 +76,22 @@ class Sorting(Indexing):
         # The element that was met last takes the gradient.
         return values._known_as("identity", self.gather(place, places)), places
 
-    def cummin(self, axis: int = 0, *, dim: int | None = None) -> tuple[Self, Self]:
+    def cummin(self, axis: int = 0) -> tuple[Self, Self]:
         """The least element so far, and where it was last met; NaN wins."""
-        values, places = self._mirrored().cummax(axis, dim=dim)
+        values, places = self._mirrored().cummax(axis)
         return values._mirrored(), places
 
-    def median(
-        self, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
-    ) -> Self:
+    def median(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The middle element, the lower of two; NaN if there is one."""
-        along = axis if dim is None else dim
-        return self._at_place("median", along, keepdim, lambda size: (size - 1) // 2)
+        return self._at_place(axis, keepdim, lambda size: (size - 1) // 2)
 
-    def quantile(
-        self, q: float, axis: int | None = None, keepdim: bool = False, *, dim: int | None = None
-    ) -> Self:
+    def quantile(self, q: Share, axis: int | None = None, keepdim: bool = False) -> Self:
         """The value that the share `q` of the elements is below; ``numpy.quantile(x, q, axis)``."""
-        if not 0 <= q <= 1:
-            raise ArgumentError(f"quantile: q={q} is not a share. Use a number from 0 to 1.")
-        along = axis if dim is None else dim
-        return self._floating()._at_place("quantile", along, keepdim, lambda size: q * (size - 1))
+        return self._floating()._at_place(axis, keepdim, lambda size: q * (size - 1))
 
-    def _at_place(
-        self, call: str, axis: int | None, keepdim: bool, place: Callable[[int], float]
-    ) -> Self:
+    def _at_place(self, axis: int | None, keepdim: bool, place: Callable[[int], float]) -> Self:
         """The value at a place in the sorted axis, on a line from one element to the next."""
-        self._need_elements(call, self.axes(axis))
+        self._need_elements(self.axes(axis))
         flat, along = axis is None or self.ndim == 0, axis or 0
         rows = self._reshape((product(self.shape),)) if flat else self.movedim(along, -1)
         last = rows.ndim - 1

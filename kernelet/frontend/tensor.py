@@ -16,7 +16,7 @@ from kernelet import engine, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
-from kernelet.base.errors import ArgumentError, DTypeError, GradientError
+from kernelet.base.errors import DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
 from kernelet.frontend.casts import Casts
@@ -178,7 +178,7 @@ class Tensor(
 
     def realize(self, *others: Tensor) -> Self:
         """Compute this tensor (and the others) now; returns it."""
-        live.realize(_all_tensors("realize", (self, *others)))
+        live.realize([self, *others])
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
@@ -186,8 +186,7 @@ class Tensor(
 
         DEBUG=2 lists them, DEBUG=6 shows their graphs too.
         """
-        tensors = _all_tensors("kernelize", (self, *others))
-        for kernel in engine.schedule([each.uop for each in tensors]).kernels:
+        for kernel in engine.schedule([self.uop, *(each.uop for each in others)]).kernels:
             name = kernel_name(kernel)
             trace.emit("kernel", name, "is scheduled")
             if trace.wants("graph"):
@@ -221,7 +220,7 @@ class Tensor(
             return self
         return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
 
-    def to_device(self, device: DeviceLike, /, *, stream: object = None) -> Self:
+    def to_device(self, device: DeviceLike, /, *, stream: None = None) -> Self:
         """The same as `to`, under the name of the array API."""
         return self.to(device)
 
@@ -262,7 +261,6 @@ class Tensor(
 
     def replace(self, other: Tensor) -> Self:
         """Let this tensor stand for the value of `other`."""
-        _all_tensors("replace", (other,))
         self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
         self._above = self._steps = ()
         live.note_change(self)
@@ -390,12 +388,9 @@ class Tensor(
         >>> (x * x).sum().gradient(x)[0].tolist()
         [6.0]
         """
-        _all_tensors("gradient", targets)
-        bad = [target for target in targets if not target.dtype.is_float]
-        if bad:
-            raise GradientError(
-                f"gradient: a target is {bad[0].dtype.name}, which has no gradients. "
-                "Cast it to a float before it is used."
+        for target in targets:
+            target._need(
+                target.dtype.is_float, "targets of floats: cast them before", GradientError
             )
         found = self._gradients(list(targets), gradient)
         for target, each in zip(targets, found, strict=True):
@@ -440,15 +435,9 @@ class Tensor(
         return self
 
     def _gradients(self, targets: list[Tensor], gradient: Tensor | None) -> list[Tensor | None]:
-        if not self.dtype.is_float:
-            raise GradientError(
-                f"backward: {self.dtype.name} has no gradients. Start from a float tensor."
-            )
-        if gradient is None and product(self.shape) != 1:
-            raise GradientError(
-                f"backward: the tensor has shape {show_shape(self.shape)}. Only a scalar has a "
-                "gradient of its own; reduce it with sum() or mean(), or give gradient=."
-            )
+        self._need(self.dtype.is_float, "a float tensor to start from", GradientError)
+        is_one = gradient is not None or product(self.shape) == 1
+        self._need(is_one, "one number, by sum() or mean(), or gradient=", GradientError)
         seed = self._constant(1) if gradient is None else self._as_value(gradient, "backward")
         names = [live.nodes_of(target) for target in targets]
         found = history.derivatives(self.uop, seed.uop, names)
@@ -474,14 +463,6 @@ class Tensor(
 
 def _as_tensor(value: object) -> Tensor:
     return value if isinstance(value, Tensor) else Tensor(value)
-
-
-def _all_tensors(name: str, given: tuple[object, ...]) -> list[Tensor]:
-    found = [each for each in given if isinstance(each, Tensor)]
-    if len(found) < len(given):
-        kinds = " and ".join(sorted({type(each).__name__ for each in given}))
-        raise ArgumentError(f"{name}: {kinds} are given. Give tensors alone.")
-    return found
 
 
 def _rebuild(

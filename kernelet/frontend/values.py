@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Self
 
 from kernelet.base.dtype import Scalar
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend import host
 from kernelet.frontend.host import known_shape
 from kernelet.frontend.interchange import Interchange
-from kernelet.frontend.primitives import product, show_shape
+from kernelet.frontend.primitives import product
 from kernelet.graph.infer import Dim, Shape
 
 
@@ -51,13 +51,11 @@ class Values(Interchange):
         return self.dtype.is_float
 
     def __len__(self) -> int:
-        if not self.ndim:
-            raise ShapeError("len: a tensor of shape () has no length. Use item() for its value.")
+        self._need(self.ndim, "a tensor that has axes, or use item()")
         return known_shape(self.shape)[0]
 
     def __iter__(self) -> Iterator[Self]:
-        if not self.ndim:
-            raise ShapeError("iter: a tensor of shape () has no elements in order. Use item().")
+        self._need(self.ndim, "a tensor that has axes, or use item()")
         return iter([self[at] for at in range(len(self))])
 
     # ---- values ----
@@ -68,11 +66,7 @@ class Values(Interchange):
 
     def item(self) -> Scalar:
         """The one value as a Python number."""
-        if product(known_shape(self.shape)) != 1:
-            raise ShapeError(
-                f"item: the tensor has shape {show_shape(self.shape)}. Only one element can become "
-                "a number; index the tensor or use tolist()."
-            )
+        self._need(product(known_shape(self.shape)) == 1, "one element; tolist() takes many")
         return host.unpack(self.data(), self.dtype)[0]
 
     def __bool__(self) -> bool:

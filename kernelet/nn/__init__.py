@@ -4,6 +4,7 @@ In:  tensors.
 Out: classes whose attributes are the parameters and whose call is the formula.
 """
 
+from kernelet.frontend.arguments import check_arguments
 from kernelet.nn import datasets, optim, state
 from kernelet.nn.attention import MultiheadAttention
 from kernelet.nn.checkpoints import load_checkpoint, save_checkpoint
@@ -71,3 +72,9 @@ __all__ = [
     "state",
     "summary",
 ]
+
+# Layers, optimizers and schedulers check their arguments as tensors do.
+_NAMED = (*globals().values(), *vars(optim).values(), *vars(optim.lr_scheduler).values())
+for _owner in {owner for named in _NAMED if isinstance(named, type) for owner in named.__mro__}:
+    if _owner.__module__.startswith("kernelet.nn."):
+        check_arguments(_owner)

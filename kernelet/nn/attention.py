@@ -10,6 +10,7 @@ import math
 from typing import final
 
 from kernelet.base.errors import ArgumentError
+from kernelet.frontend.arguments import Count, Share
 from kernelet.frontend.primitives import known
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.linear import Linear
@@ -27,12 +28,12 @@ class MultiheadAttention:
 
     def __init__(
         self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
+        embed_dim: Count,
+        num_heads: Count,
+        dropout: Share = 0.0,
         bias: bool = True,
-        kdim: int | None = None,
-        vdim: int | None = None,
+        kdim: Count | None = None,
+        vdim: Count | None = None,
         batch_first: bool = False,
     ) -> None:
         if num_heads < 1 or embed_dim % num_heads:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import final
 
+from kernelet.frontend.arguments import Share
 from kernelet.frontend.tensor import Tensor
 
 
@@ -20,7 +21,7 @@ class EMA:
     Tensors of integers are left out. `update` may be part of a captured step.
     """
 
-    def __init__(self, params: Iterable[Tensor], decay: float = 0.999) -> None:
+    def __init__(self, params: Iterable[Tensor], decay: Share = 0.999) -> None:
         self.decay = decay
         self.params = list({id(each): each for each in params if each.dtype.is_float}.values())
         self.averages = [

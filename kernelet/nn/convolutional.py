@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, final
 
 from kernelet.base.errors import ArgumentError
+from kernelet.frontend.arguments import Count, Size
+from kernelet.frontend.pooling import PerAxis
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import fan_in_bound, uniform
 
@@ -20,14 +22,14 @@ class Filters(ABC):
     axes: ClassVar[int]
 
     def __init__(
-        self, channels: tuple[int, int], kernel_size: Sizes, slide: tuple[Sizes, Sizes], groups: int
+        self, channels: tuple[int, int], kernel_size: PerAxis, slide: Sequence[PerAxis], groups: int
     ) -> None:
         sizes = (kernel_size,) * self.axes if isinstance(kernel_size, int) else tuple(kernel_size)
         name = f"{type(self).__name__}{channels}"
         if len(sizes) != self.axes:
             raise ArgumentError(f"{name}: kernel_size={kernel_size}; give {self.axes} or 1 number.")
-        if groups < 1 or any(count % groups for count in channels):
-            raise ArgumentError(f"{name}: groups={groups} must divide both numbers of channels.")
+        if any(count % groups for count in channels):
+            raise ArgumentError(f"{name}: groups={groups} is no divisor of both. Give one that is.")
         self.kernel_size, self.groups = sizes, groups
         self.stride, self.dilation = slide
 
@@ -43,13 +45,13 @@ class Convolution(Filters):
 
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
+        in_channels: Size,
+        out_channels: Size,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
         padding: Sizes | Literal["same", "valid"] = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
+        dilation: PerAxis = 1,
+        groups: Count = 1,
         bias: bool = True,
         padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
     ) -> None:
@@ -81,14 +83,14 @@ class TransposedConvolution(Filters):
 
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
+        in_channels: Size,
+        out_channels: Size,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
         padding: Sizes = 0,
         output_padding: Sizes = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
+        dilation: PerAxis = 1,
+        groups: Count = 1,
         bias: bool = True,
     ) -> None:
         super().__init__((in_channels, out_channels), kernel_size, (stride, dilation), groups)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import final
 
+from kernelet.frontend.arguments import Share
 from kernelet.frontend.tensor import Tensor
 
 
@@ -19,7 +20,7 @@ class Dropout:
     [1.0, 2.0]
     """
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: Share = 0.5) -> None:
         self.p = p
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -30,7 +31,7 @@ class Dropout:
 class ChannelDropout:
     """In training each channel of (batch, channels, *space) is 0 with probability p."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: Share = 0.5) -> None:
         self.p = p
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import final
 
 from kernelet import holdings
 from kernelet.base.errors import IndexingError
+from kernelet.frontend.arguments import Size
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.walk import split_view
 from kernelet.nn.parameter import fan_in_bound, normal, uniform
@@ -22,7 +23,7 @@ class Linear:
     (5, 2)
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(self, in_features: Size, out_features: Size, bias: bool = True) -> None:
         bound = fan_in_bound(in_features)
         self.weight = uniform(bound, out_features, in_features)
         self.bias = uniform(bound, out_features) if bias else None
@@ -40,7 +41,7 @@ class Bilinear:
     """
 
     def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True
+        self, in1_features: Size, in2_features: Size, out_features: Size, bias: bool = True
     ) -> None:
         bound = fan_in_bound(in1_features)
         self.weight = uniform(bound, out_features, in1_features, in2_features)
@@ -63,7 +64,7 @@ class Embedding:
     (1, 3, 4)
     """
 
-    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
+    def __init__(self, vocab_size: Size, embed_size: Size, padding_idx: int | None = None) -> None:
         self.vocab_size, self.embed_size = vocab_size, embed_size
         if padding_idx is not None and not -vocab_size <= padding_idx < vocab_size:
             raise IndexingError(

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import TypeVar, final
 
 from kernelet.base import trace
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.arguments import Count, Size
 from kernelet.frontend.host import known_shape
 from kernelet.frontend.tensor import Tensor
 
@@ -37,11 +38,11 @@ class DataLoader:
     def __init__(
         self,
         *tensors: Tensor,
-        batch_size: int = 1,
+        batch_size: Count = 1,
         shuffle: bool = False,
         seed: int = 0,
         drop_last: bool = False,
-        prefetch: int = 2,
+        prefetch: Size = 2,
         progress: str = "",
     ) -> None:
         shapes = [known_shape(each.shape) for each in tensors]
@@ -51,8 +52,6 @@ class DataLoader:
                 f"DataLoader: the tensors have shapes {shapes}. Give tensors of the same number of "
                 "rows, at least one."
             )
-        if batch_size < 1:
-            raise ArgumentError(f"DataLoader: batch_size is {batch_size}. Give 1 or more.")
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.drop_last, self.prefetch, self.progress = drop_last, prefetch, progress
         self.count = counts.pop()

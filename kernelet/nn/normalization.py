@@ -7,6 +7,7 @@ from typing import final
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ShapeError
+from kernelet.frontend.arguments import Count, Size
 from kernelet.frontend.primitives import accumulator_dtype
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import filled
@@ -22,7 +23,7 @@ class BatchNorm:
 
     def __init__(
         self,
-        num_features: int,
+        num_features: Size,
         eps: float = 1e-5,
         affine: bool = True,
         track_running_stats: bool = True,
@@ -85,7 +86,7 @@ class LayerNorm:
 
     def __init__(
         self,
-        normalized_shape: int | Sequence[int],
+        normalized_shape: Size | Sequence[Size],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
     ) -> None:
@@ -103,7 +104,7 @@ class LayerNorm:
 class LayerNorm2d:
     """The channels of each place of an image normalised together."""
 
-    def __init__(self, channels: int, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
+    def __init__(self, channels: Size, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
         self.channels, self.eps = channels, eps
         self.weight = filled(1, channels) if elementwise_affine else None
         self.bias = filled(0, channels) if elementwise_affine else None
@@ -121,7 +122,7 @@ class GroupNorm:
     """Each group of channels of each image normalised together."""
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+        self, num_groups: Count, num_channels: Size, eps: float = 1e-5, affine: bool = True
     ) -> None:
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = filled(1, num_channels) if affine else None
@@ -135,7 +136,7 @@ class GroupNorm:
 class InstanceNorm:
     """Each channel of each image normalised by itself."""
 
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, num_features: Size, eps: float = 1e-5, affine: bool = True) -> None:
         self.num_features, self.eps = num_features, eps
         self.weight = filled(1, num_features) if affine else None
         self.bias = filled(0, num_features) if affine else None
@@ -152,7 +153,7 @@ class RMSNorm:
     [[1.0, 1.0]]
     """
 
-    def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+    def __init__(self, dim: Size, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         self.dim, self.eps = dim, eps
         self.weight = filled(1, dim) if elementwise_affine else None
 

@@ -147,16 +147,11 @@ class Optimizer(ABC):
         return states
 
 
-def _sorted_out(name: str, given: Iterable[object]) -> tuple[list[Tensor], list[Tensor]]:
+def _sorted_out(name: str, given: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """What is trained and what is not, each once."""
     trained: dict[int, Tensor] = {}
     kept: dict[int, Tensor] = {}
     for each in given:
-        if not isinstance(each, Tensor):
-            raise ArgumentError(
-                f"{name}: a parameter is of type {type(each).__name__}, not Tensor. "
-                "Give a list, as nn.state.get_parameters(model) does."
-            )
         is_trained = each.dtype.is_float and each.requires_grad is not False
         # By identity: == of tensors compares elements.
         (trained if is_trained else kept)[id(each)] = each

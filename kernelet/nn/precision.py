@@ -12,6 +12,7 @@ from typing import final
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError
+from kernelet.frontend.arguments import Count
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.optimizer import Optimizer, OptimizerGroup
 from kernelet.nn.parameter import filled
@@ -78,7 +79,7 @@ class GradScaler:
         init_scale: float = 65536.0,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
+        growth_interval: Count = 2000,
     ) -> None:
         self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
         self.growth_interval = growth_interval

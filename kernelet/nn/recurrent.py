@@ -11,14 +11,16 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ShapeError
+from kernelet.frontend.arguments import Count, Share, Size
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import fan_in_bound, uniform
 
 # The state of a step: hidden alone, or hidden and cell.
 State = tuple[Tensor, ...]
+Plain = Literal["tanh", "relu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,12 @@ _GRU = Kind(3, 1, _gru_step)
 _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-def _plain_kind(nonlinearity: str) -> Kind:
-    if nonlinearity not in _PLAIN:
-        raise ArgumentError(f"RNN: nonlinearity is {nonlinearity!r}. Give 'tanh' or 'relu'.")
-    return _PLAIN[nonlinearity]
-
-
 class Cell(ABC):
     """One step."""
 
     kind: Kind
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+    def __init__(self, input_size: Size, hidden_size: Size, bias: bool = True) -> None:
         bound, rows = fan_in_bound(hidden_size), self.kind.gates * hidden_size
         self.hidden_size = hidden_size
         self.weight_ih = uniform(bound, rows, input_size)
@@ -101,9 +97,9 @@ class RNNCell(HiddenCell):
     """``tanh(x @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh)``"""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
+        self, input_size: Size, hidden_size: Size, bias: bool = True, nonlinearity: Plain = "tanh"
     ) -> None:
-        self.kind = _plain_kind(nonlinearity)
+        self.kind = _PLAIN[nonlinearity]
         super().__init__(input_size, hidden_size, bias)
 
 
@@ -147,12 +143,12 @@ class Recurrent(ABC):
 
     def __init__(
         self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
+        input_size: Size,
+        hidden_size: Size,
+        num_layers: Count = 1,
         bias: bool = True,
         batch_first: bool = False,
-        dropout: float = 0.0,
+        dropout: Share = 0.0,
         bidirectional: bool = False,
     ) -> None:
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -225,16 +221,16 @@ class RNN(HiddenLayer):
 
     def __init__(
         self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
+        input_size: Size,
+        hidden_size: Size,
+        num_layers: Count = 1,
+        nonlinearity: Plain = "tanh",
         bias: bool = True,
         batch_first: bool = False,
-        dropout: float = 0.0,
+        dropout: Share = 0.0,
         bidirectional: bool = False,
     ) -> None:
-        self.kind = _plain_kind(nonlinearity)
+        self.kind = _PLAIN[nonlinearity]
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )

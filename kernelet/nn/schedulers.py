@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Literal, final
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
+from kernelet.frontend.arguments import Count, Positive, Share
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.optimizer import Optimizer
 
@@ -86,7 +87,9 @@ class LambdaLR(Scheduler):
 class MultiStepLR(Scheduler):
     """``start * gamma ** (how many of the milestones are reached)``"""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: Positive = 0.1
+    ) -> None:
         self.milestones, self.gamma = tuple(milestones), gamma
         super().__init__(optimizer)
 
@@ -101,7 +104,7 @@ class MultiStepLR(Scheduler):
 class StepLR(Scheduler):
     """``start * gamma ** (count // step_size)``"""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Optimizer, step_size: Count, gamma: Positive = 0.1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer)
 
@@ -114,7 +117,7 @@ class StepLR(Scheduler):
 class ExponentialLR(Scheduler):
     """``start * gamma ** count``"""
 
-    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+    def __init__(self, optimizer: Optimizer, gamma: Positive) -> None:
         self.gamma = gamma
         super().__init__(optimizer)
 
@@ -132,7 +135,7 @@ class LinearLR(Scheduler):
         optimizer: Optimizer,
         start_factor: float = 1 / 3,
         end_factor: float = 1.0,
-        total_iters: int = 5,
+        total_iters: Count = 5,
     ) -> None:
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
@@ -148,7 +151,7 @@ class LinearLR(Scheduler):
 class ConstantLR(Scheduler):
     """`start` times a factor until `total_iters` steps are done."""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: Count = 5) -> None:
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer)
 
@@ -161,7 +164,7 @@ class ConstantLR(Scheduler):
 class PolynomialLR(Scheduler):
     """``start * (1 - count / total_iters) ** power``"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+    def __init__(self, optimizer: Optimizer, total_iters: Count = 5, power: float = 1.0) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer)
 
@@ -174,7 +177,7 @@ class PolynomialLR(Scheduler):
 class CosineAnnealingLR(Scheduler):
     """From `start` to `eta_min` along half a wave of `T_max` steps (and back, if it goes on)."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+    def __init__(self, optimizer: Optimizer, T_max: Count, eta_min: float = 0.0) -> None:
         self.length, self.eta_min = T_max, eta_min
         super().__init__(optimizer)
 
@@ -195,16 +198,12 @@ class OneCycleLR(Scheduler):
         self,
         optimizer: Optimizer,
         max_lr: float,
-        total_steps: int,
-        pct_start: float = 0.3,
-        anneal_strategy: str = "cos",
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
+        total_steps: Count,
+        pct_start: Share = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        div_factor: Positive = 25.0,
+        final_div_factor: Positive = 1e4,
     ) -> None:
-        if anneal_strategy not in ("cos", "linear"):
-            raise ArgumentError(
-                f"OneCycleLR: anneal_strategy is {anneal_strategy!r}. Give 'cos' or 'linear'."
-            )
         first = max_lr / div_factor
         self.rates = first, max_lr, first / final_div_factor
         self.top, self.last = pct_start * total_steps - 1, total_steps - 1
@@ -228,6 +227,8 @@ class ChainedScheduler(Scheduler):
     """Each scheduler changes the rate that the ones before it give."""
 
     def __init__(self, schedulers: Sequence[Scheduler]) -> None:
+        if not schedulers:
+            raise ArgumentError("ChainedScheduler: schedulers is empty. Give at least one.")
         self.schedulers = list(schedulers)
         super().__init__(schedulers[0].optimizer)
 
@@ -268,20 +269,15 @@ class ReduceLROnPlateau:
     def __init__(
         self,
         optimizer: Optimizer,
-        mode: str = "min",
+        mode: Literal["min", "max"] = "min",
         factor: float = 0.1,
         patience: int = 10,
         threshold: float = 1e-4,
-        threshold_mode: str = "rel",
+        threshold_mode: Literal["rel", "abs"] = "rel",
         cooldown: int = 0,
         min_lr: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
-        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ArgumentError(
-                f"ReduceLROnPlateau: mode is {mode!r} and threshold_mode {threshold_mode!r}. "
-                "Give 'min' or 'max', and 'rel' or 'abs'."
-            )
         self.optimizer, self.factor, self.patience = optimizer, factor, patience
         self.sign = 1.0 if mode == "min" else -1.0
         self.relative, self.absolute = (

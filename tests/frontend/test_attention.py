@@ -86,7 +86,7 @@ def test_heads_share_keys_and_values() -> None:
     query = values(2, 6, 4, 8, seed=5)
     got = Tensor(query).scaled_dot_product_attention(Tensor(K), Tensor(V), enable_gqa=True)
     close(got, attended(query, K.repeat(2, 1), V.repeat(2, 1)))
-    with pytest.raises(ShapeError, match="4 query heads cannot share 3"):
+    with pytest.raises(ShapeError, match=r"\(2, 3, .*as many of 4 query heads"):
         Tensor.ones(2, 4, 4, 8).scaled_dot_product_attention(Tensor(K), Tensor(V), enable_gqa=True)
 
 

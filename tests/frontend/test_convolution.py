@@ -109,9 +109,9 @@ def test_what_does_not_fit_is_said() -> None:
         x.conv2d(Tensor.ones(2, 4, 3, 3))
     with pytest.raises(ShapeError, match="reaches over 5 elements does not fit an axis of 4"):
         x.conv2d(Tensor.ones(2, 3, 5, 3))
-    with pytest.raises(ShapeError, match="conv1d"):
+    with pytest.raises(ShapeError, match=r"\(1, 3, 4, 4\) with weight \(2, 3, 3\)"):
         x.conv2d(Tensor.ones(2, 3, 3))
-    with pytest.raises(ShapeError, match=r"bias.*\(3,\)"):
+    with pytest.raises(ShapeError, match=r"\(3,\).*a bias of one number"):
         x.conv2d(Tensor.ones(2, 3, 3, 3), Tensor.ones(3))
     with pytest.raises(ShapeError, match="groups=2"):
         Tensor.ones(1, 4, 4, 4).conv2d(Tensor.ones(3, 2, 3, 3), groups=2)

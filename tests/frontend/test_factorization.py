@@ -147,9 +147,9 @@ def test_slopes_have_slopes(name: str) -> None:
 def test_matrices_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"solve: .*\(2, 3\).*square"):
         Tensor(values(2, 3)).solve(Tensor(values(2)))
-    with pytest.raises(ShapeError, match=r"solve: \(2, 2\) with \(3, 1\)"):
+    with pytest.raises(ShapeError, match=r"solve: shape \(3, 1\).*\(2, 2\)"):
         Tensor(values(2, 2)).solve(Tensor(values(3)))
-    with pytest.raises(ShapeError, match="qr: .*matrix"):
+    with pytest.raises(ShapeError, match="qr: .*2 or more axes"):
         Tensor(values(2)).qr()
     with pytest.raises(ArgumentError, match="full"):
         Tensor(values(2, 2)).qr("full")  # type: ignore[arg-type]

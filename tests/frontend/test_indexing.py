@@ -392,9 +392,9 @@ def test_writes_happen_as_if_the_right_side_was_read_first() -> None:
 def test_masks_have_the_sizes_of_the_axes_they_choose_from() -> None:
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     for mask in ([True], [True, False, True], [[True, False]]):
-        with pytest.raises(IndexingError, match="a mask of shape"):
+        with pytest.raises(IndexingError, match="a mask of the shape"):
             x[Tensor(mask)]
-        with pytest.raises(IndexingError, match="a mask of shape"):
+        with pytest.raises(IndexingError, match="a mask of the shape"):
             x[Tensor(mask)] = 1.0
     assert x[..., Tensor([False, True])].tolist() == [[2.0], [4.0]]
 

@@ -131,7 +131,7 @@ def test_everything_ignored_has_no_mean() -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     x = Tensor.ones(2, 3)
-    with pytest.raises(ShapeError, match=r"\(2, 3\) with targets \(3,\).*\(2,\)"):
+    with pytest.raises(ShapeError, match=r"shape \(3,\).*\(2,\): classes are along axis 1"):
         x.cross_entropy(Tensor([0, 1, 2]))
     with pytest.raises(DTypeError, match="float32"):
         x.cross_entropy(Tensor([0.0, 1.0]))

@@ -63,7 +63,7 @@ def test_sizes_are_reached_by_padding_or_cutting_the_ends() -> None:
     assert x.pad_to((3, 2), value=7).tolist() == [[1, 2], [3, 4], [7, 7]]
     assert x.shrink_to(1, None).tolist() == [[1, 2]]
     for call in (x.pad_to, x.shrink_to):
-        with pytest.raises(ShapeError, match="one for each axis"):
+        with pytest.raises(ShapeError, match="an item for each axis"):
             call(2)
     with pytest.raises(ShapeError, match="shrink: 0..3"):
         x.shrink_to(3, 2)

@@ -50,9 +50,9 @@ def test_packed_weights_take_an_eighth_of_the_memory() -> None:
 def test_what_does_not_fit_into_bytes_is_refused() -> None:
     with pytest.raises(ShapeError, match="a last axis that is a multiple of 2"):
         Tensor([1, 2, 3]).pack_bits()
-    with pytest.raises(DTypeError, match="float32 of shape"):
+    with pytest.raises(DTypeError, match="a tensor of float32"):
         Tensor([1.0, 2.0]).pack_bits()
-    with pytest.raises(ArgumentError, match="width=3 is not known"):
+    with pytest.raises(ArgumentError, match="width=3"):
         Tensor([1, 2]).pack_bits(3)
     with pytest.raises(DTypeError, match="Give the bytes"):
         Tensor([1, 2]).unpack_bits()

@@ -116,7 +116,7 @@ def test_unpooling_puts_elements_back() -> None:
     assert kept.sum() == found.numpy().size
     np.testing.assert_array_equal(back[kept], x[kept])
     assert found.max_unpool2d(places, 2).shape == (2, 3, 4, 4)
-    with pytest.raises(ShapeError, match="max_unpool2d: indices"):
+    with pytest.raises(ShapeError, match="the indices of max_pool2d"):
         found.max_unpool2d(places[:1], 2)
 
 
@@ -128,14 +128,14 @@ def test_folding_adds_windows_up() -> None:
     folded = flat.fold((5, 4), (2, 3), (2, 1), (1, 0))
     times = x._windows(windows).sum().gradient(x)[0]
     np.testing.assert_allclose(folded.numpy(), (x * times).numpy(), rtol=1e-5)
-    with pytest.raises(ShapeError, match=r"fold: .*windows of \(2, 2\) lie at 12 places"):
+    with pytest.raises(ShapeError, match=r"fold: .*12 places of windows \(2, 2\)"):
         flat.fold((5, 4), 2)
 
 
 def test_windows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match="max_pool2d.*5 elements.*axis of 3"):
         Tensor.ones(1, 1, 3, 3).max_pool2d(5)
-    with pytest.raises(ShapeError, match=r"avg_pool2d: 2 window sizes.*\(3,\)"):
+    with pytest.raises(ShapeError, match=r"avg_pool2d: shape \(3,\).*2 or more axes"):
         Tensor.ones(3).avg_pool2d(2)
 
 
@@ -230,5 +230,5 @@ def test_numbers_for_each_axis_must_be_as_many_and_positive() -> None:
     assert per_axis("pool", "stride", 2, 2) == (2, 2)
     with pytest.raises(ArgumentError, match=r"stride=\(1, 2, 3\)"):
         per_axis("pool", "stride", (1, 2, 3), 2)
-    with pytest.raises(ArgumentError, match="at least 1"):
-        window_list("pool", (2, 2), 0, 1, 0)
+    with pytest.raises(ArgumentError, match="stride=0.*at least 1"):
+        Tensor.ones(1, 1, 4, 4).avg_pool2d(2, stride=0)

@@ -198,11 +198,11 @@ def test_a_plateau_may_be_told_plain_numbers():
 
 def test_wrong_options_are_named():
     trained = optimizer()
-    with pytest.raises(ArgumentError, match="anneal_strategy is 'flat'"):
+    with pytest.raises(ArgumentError, match="anneal_strategy='flat'"):
         ours.OneCycleLR(trained, 1.0, 10, anneal_strategy="flat")
     with pytest.raises(ArgumentError, match="1 schedulers and 2 milestones"):
         ours.SequentialLR(trained, [ours.StepLR(trained, 2)], [1, 2])
-    with pytest.raises(ArgumentError, match="mode is 'best'"):
+    with pytest.raises(ArgumentError, match="mode='best'"):
         ours.ReduceLROnPlateau(trained, mode="best")
 
 
