@@ -70,10 +70,9 @@ def check_arguments(owner: ClassT) -> ClassT:
 def checked(function: types.FunctionType) -> types.FunctionType:
     """The function, with a check of its arguments before it."""
     parameters = inspect.signature(function).parameters
-    is_inside = all(each.annotation in _CHECKED_INSIDE for each in parameters.values())
-    if is_inside and parameters.keys().isdisjoint(("axis", "dim")):
-        return function
     ours = {a: b for a, b in _OTHER_NAMES if b in parameters and a not in parameters}
+    if not ours and all(each.annotation in _CHECKED_INSIDE for each in parameters.values()):
+        return function
     places = [each.name for each in parameters.values() if each.kind < each.KEYWORD_ONLY]
     are_many = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
     # For types of arguments that fit, whatever their values are: our names of the named ones.

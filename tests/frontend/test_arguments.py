@@ -83,6 +83,7 @@ def test_other_libraries_names_are_known() -> None:
     assert Box(1).fold(dim=2) == 2
     assert x.sum(dim=1, keepdims=True).tolist() == x.sum(axis=1, keepdim=True).tolist()
     assert x.gather(axis=0, index=Tensor([[1, 0]])).tolist() == [[3.0, 2.0]]
+    assert x.clip(min_=1.5, max_=3).tolist() == [[1.5, 2.0], [3.0, 3.0]]
     with pytest.raises(TypeError, match="dim"):
         x.sum(axis=0, dim=1)
 
