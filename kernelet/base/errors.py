@@ -53,8 +53,9 @@ def _module_of(frame: FrameType) -> str:
 
 def _name_of(frame: FrameType) -> str:
     """What the user calls the function of a frame: `Tensor` for its constructor, `add` for +."""
-    name, known = frame.f_code.co_name, frame.f_locals
+    name = frame.f_code.co_name
     if name in ("__init__", "__call__", "__enter__"):
+        known = frame.f_locals  # to look keeps all of them alive as long as the frame
         return type(known["_given"][0] if "_given" in known else known.get("self")).__name__
     return name.replace("<lambda>", "").strip("_<>")
 

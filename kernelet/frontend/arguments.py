@@ -151,15 +151,17 @@ def _kinds(function: types.FunctionType) -> dict[str, object]:
 def _fitted(value: Any, kind: Any) -> object:  # noqa: ANN401
     """`value` as that kind; TypeError when it is of another."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind is not object and not isinstance(value, Checked) and getattr(value, "shape", 0) == ():
+        value = value.item() if hasattr(value, "item") else value  # a number of numpy's
     if origin in (typing.Union, types.UnionType):
+        if type(value) in parts:
+            return value  # 0 is no bool where whole numbers fit too
         for part in parts:
             try:
                 return _fitted(value, part)
             except TypeError:
                 continue
         raise TypeError
-    if kind is not object and not isinstance(value, Checked) and getattr(value, "shape", 0) == ():
-        value = value.item() if hasattr(value, "item") else value  # a number of numpy's
     if isinstance(origin, type) and issubclass(origin, Iterable) and origin is not Mapping:
         return _each_fitted(value, parts)
     if origin is Annotated:

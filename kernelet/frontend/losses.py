@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Self
 
+from kernelet.base.dtype import Scalar
 from kernelet.base.errors import DTypeError
 from kernelet.frontend.activations import Activations
 from kernelet.frontend.arguments import Share
@@ -26,7 +27,7 @@ class Losses(Reduction, Activations):
     __slots__ = ()
 
     def _loss(
-        self, target: Self, formula: Callable[[Self, Self], Self], reduction: LossReduction
+        self, target: Self | Scalar, formula: Callable[[Self, Self], Self], reduction: LossReduction
     ) -> Self:
         """`formula` of predictions and targets, in at least 32 bits, rounded once at the end."""
         left, right = self._floating()._matched(target, "loss")
@@ -40,16 +41,16 @@ class Losses(Reduction, Activations):
 
     # ---- numbers ----
 
-    def mse_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
+    def mse_loss(self, target: Self | Scalar, reduction: LossReduction = "mean") -> Self:
         """``(x - target)**2``."""
         return self._loss(target, lambda x, y: (x - y).square(), reduction)
 
-    def l1_loss(self, target: Self, reduction: LossReduction = "mean") -> Self:
+    def l1_loss(self, target: Self | Scalar, reduction: LossReduction = "mean") -> Self:
         """``abs(x - target)``."""
         return self._loss(target, lambda x, y: (x - y).abs(), reduction)
 
     def smooth_l1_loss(
-        self, target: Self, reduction: LossReduction = "mean", beta: float = 1.0
+        self, target: Self | Scalar, reduction: LossReduction = "mean", beta: float = 1.0
     ) -> Self:
         """``d**2 / (2 * beta)`` where d = abs(x - target) is below `beta`, else d - beta / 2."""
         if beta == 0:
@@ -57,7 +58,7 @@ class Losses(Reduction, Activations):
         return self._loss(target, lambda x, y: x._huber(y, beta) / beta, reduction)
 
     def huber_loss(
-        self, target: Self, reduction: LossReduction = "mean", delta: float = 1.0
+        self, target: Self | Scalar, reduction: LossReduction = "mean", delta: float = 1.0
     ) -> Self:
         """`delta` times `smooth_l1_loss` with beta = `delta`."""
         return self._loss(target, lambda x, y: x._huber(y, delta), reduction)
@@ -69,19 +70,17 @@ class Losses(Reduction, Activations):
         return near * (away - near * 0.5)
 
     def hinge_loss(
-        self, target: Self, reduction: LossReduction = "mean", margin: float = 1.0
+        self, target: Self | Scalar, reduction: LossReduction = "mean", margin: float = 1.0
     ) -> Self:
         """``np.maximum(margin - target * x, 0)`` for targets of -1 and 1 (Crammer, Singer 2001)."""
         return self._loss(target, lambda x, y: (margin - x * y).relu(), reduction)
 
     # ---- probabilities ----
 
-    def binary_crossentropy(self, target: Self, reduction: LossReduction = "mean") -> Self:
+    def binary_crossentropy(self, target: Self | Scalar, reduction: LossReduction = "mean") -> Self:
         """``-(target * log(x) + (1 - target) * log(1 - x))``; a log counts as at least -100."""
         return self._loss(
-            target,
-            lambda x, y: -y * x._bounded_log() - (1 - y) * (1 - x)._bounded_log(),
-            reduction,
+            target, lambda x, y: -y * x._bounded_log() - (1 - y) * (1 - x)._bounded_log(), reduction
         )
 
     def _bounded_log(self) -> Self:

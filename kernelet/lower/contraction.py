@@ -375,9 +375,8 @@ class _Contraction:
         """The other operand if it is far; panels, with the halo that fills them; masks."""
         # What a sum runs through in long steps is copied as a whole, the sum's elements side by side.
         fixed = [load for load in self.main.loads if load not in choice.lanes[-1].moves]
-        far = [load for load in fixed if self._is_far(load) and not _is_masked(load)]
-        if choice.size < WORTH_WHOLE * choice.tile * self.target.threads:
-            far = []
+        is_read = choice.size >= WORTH_WHOLE * choice.tile * self.target.threads
+        far = [load for load in fixed if is_read and self._is_far(load) and not _is_masked(load)]
         staged = [StageLoad(load.src[0].src[0].arg.slot, 0) for load in far]
         for load in choice.panels:
             one = StageLoad(load.src[0].src[0].arg.slot, depth)

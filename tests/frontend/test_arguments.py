@@ -49,6 +49,21 @@ def test_numbers_of_other_libraries_become_those_of_python(number: object) -> No
     assert type(Box(number).size) is int
 
 
+@pytest.mark.parametrize("number", [0, 1, True, 1.0, np.int64(0), np.float32(1), np.bool_(False)])
+def test_numbers_of_any_kind_stay_of_theirs(number: object) -> None:
+    """0 and 1 are equal to False and True, and fit a bool where nothing else is asked for."""
+
+    @checked
+    def same(value: bool | int | float, size: Count = 1) -> object:
+        return value
+
+    plain = number.item() if isinstance(number, np.generic) else number
+    for _ in range(2):
+        assert same(number, 1) == plain
+        assert type(same(number, 1)) is type(plain)
+    assert Tensor.full((2,), number).dtype is Tensor(plain).dtype
+
+
 def test_several_may_come_one_after_the_other() -> None:
     def numbers() -> Iterator[float]:
         yield from (0.5, 2)
