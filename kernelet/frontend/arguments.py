@@ -97,11 +97,9 @@ def checked(function: types.FunctionType) -> types.FunctionType:
             named = dict(zip(names, named.values(), strict=True))
         return function(*_given, **named)
 
-    wrapper: Any = functools.update_wrapper(call, function)
     # Messages and profiles show the name of the function.
-    code = {"co_name": function.__name__, "co_qualname": function.__qualname__}
-    wrapper.__code__ = wrapper.__code__.replace(**code)
-    return wrapper  # type: ignore[no-any-return]
+    call.__code__ = call.__code__.replace(co_name=function.__name__)
+    return functools.update_wrapper(call, function)  # type: ignore[return-value]
 
 
 def _fitted_argument(function: types.FunctionType, name: str, value: object) -> tuple[object, bool]:
