@@ -160,7 +160,8 @@ class NestWriter(Staging):
         after: Statements = []
         if group is None:
             update = self.update(stage, axes, inner, (*loops, *stage.tile), address)
-            order = _far_steps_outside(loops, update) if inner else loops
+            # What is masked is copied without masks where the sum is alone; else they stay outside.
+            order = _far_steps_outside(loops, update) if inner and not self.order[1:] else loops
             inside = self.around((*order, *stage.tile), [update])
         else:
             lanes = _Lanes(self, stage, axes, inner, loops)
