@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes, promote
 from kernelet.base.errors import ArgumentError
@@ -44,15 +44,14 @@ TopicT = TypeVar("TopicT", bound="Functions")
 
 @functools.cache
 def _in_float32(formula: Callable[..., Functions]) -> Callable[..., Functions]:
-    @functools.wraps(formula)
     def computed(self: Functions, *others: object, **named: object) -> Functions:
         kinds = [each.dtype for each in (*others, *named.values()) if isinstance(each, Functions)]
         kind = functools.reduce(promote, kinds, self._floating().dtype)
         return formula(self._widened(), *others, **named).cast(kind)
 
-    found: Any = computed
-    found.__code__ = found.__code__.replace(co_name=formula.__name__)
-    return found  # type: ignore[no-any-return]
+    # As in a method that checks its arguments, messages show the name of the formula.
+    computed.__code__ = computed.__code__.replace(co_name=formula.__name__)
+    return functools.update_wrapper(computed, formula)
 
 
 def _rounded_once(topic: type[TopicT]) -> type[TopicT]:

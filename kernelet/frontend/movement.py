@@ -114,9 +114,9 @@ class Movement(Elementwise):
 
     # ---- the order of the axes ----
 
-    def permute(self, *order: Axes) -> Self:
+    def permute(self, *order: Dim | Sequence[Dim]) -> Self:
         """The axes in another order; ``np.transpose(x, order)``."""
-        given = flat_shape(order)  # type: ignore[arg-type]
+        given = flat_shape(order)
         axes = tuple(self.axis(axis) for axis in given)
         if sorted(axes) != list(range(self.ndim)):
             raise ShapeError(

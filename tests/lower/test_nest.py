@@ -90,6 +90,17 @@ def test_a_sum_keeps_its_order_around_what_one_of_its_loops_computes() -> None:
     )
 
 
+def test_a_sum_beside_others_keeps_its_order() -> None:
+    """Alone the channels would be outside, see above; another reduction reads the result here."""
+    inner = reduce(
+        memory(1, 3, 5, 4) * expand(reshape(memory(2, 3, 4), 3, 1, 4), 3, 5, 4), Op.ADD, 0
+    )
+    total = reduce(reshape(inner, 5, 4), Op.ADD, 1)
+    text = loops(kernel(reduce(reshape(total, 5), Op.MAX, 0)))
+    opened = [line.split()[1:4] for line in text.splitlines() if line.endswith("reduce:")]
+    assert [size for _, _, size in opened] == ["5", "4", "3"]
+
+
 def test_the_vectors_of_a_row_stand_together() -> None:
     """A row's number is read once, then all its vectors use it, whichever axis has the lanes."""
     graph = kernel(product(memory(1, 32, 8), memory(2, 4, 8)))
