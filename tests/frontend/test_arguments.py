@@ -103,6 +103,23 @@ def test_other_libraries_names_are_known() -> None:
         x.sum(axis=0, dim=1)
 
 
+def test_annotations_of_users_subclasses_are_their_own() -> None:
+    class Mine(Tensor):
+        def scaled(self, by: dict[str, int], size: np.float32) -> Tensor:
+            return self * by["x"] * float(size)
+
+    assert Mine([1.0]).scaled({"x": 3}, 2).tolist() == [6.0]
+
+
+def test_a_number_from_a_range_may_be_a_tensor_that_is_not_computed() -> None:
+    @checked
+    def share(p: Share) -> object:
+        return p
+
+    lazy = Tensor([0.25]).sum()
+    assert share(lazy) is lazy
+
+
 def test_missing_and_unknown_arguments_are_pythons_errors() -> None:
     for call in (Box, lambda: Box(1).fold(1, 2), lambda: Box(1).fold(foo=1)):
         with pytest.raises(TypeError):
