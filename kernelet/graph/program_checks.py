@@ -1,14 +1,14 @@
-"""What is wrong with where a node stands in a kernel, or with what it accesses, if anything is.
+"""Where the nodes of a kernel stand, and what they access.
 
 In:  all nodes of a linear program, or of a tree of loops, in order.
-Out: a node and what is wrong with it, in words; None when all is right.
+Out: claims about nodes, in words, and whether each holds; a claim may rest on those before it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.graph.checks import STATEMENTS, access_of, is_register
@@ -26,8 +26,7 @@ from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 
-# A node that is wrong for where it stands, and why.
-Misplaced = tuple[UOp, str]
+Placed = Iterator[tuple[UOp, bool, str]]
 
 # How many values of an index are tried out where its bounds do not prove an access.
 _MOST_TRIED = 4096
@@ -37,7 +36,7 @@ _COMPUTED = ELEMENTWISE | {Op.CONST}
 # ---- the tree of loops ----
 
 
-def loops_surround_their_uses(nodes: Sequence[UOp]) -> Misplaced | None:
+def loops_surround_their_uses(nodes: Sequence[UOp]) -> Placed:
     """Every loop variable is used inside its LOOP only, and no statement is a value."""
     free: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
@@ -47,65 +46,55 @@ def loops_surround_their_uses(nodes: Sequence[UOp]) -> Misplaced | None:
             used |= {node}
         elif node.op is Op.LOOP:
             used = (used | free[node.src[0]]) - {node.src[0]}
-        elif node.op not in STATEMENTS and any(source.op in STATEMENTS for source in node.src):
-            return node, "a statement is not a value"
+        elif node.op not in STATEMENTS:
+            yield (
+                node,
+                not any(each.op in STATEMENTS for each in node.src),
+                "no value is a statement",
+            )
         free[node] = used
     root = nodes[-1]
-    if root.op is not Op.BLOCK:
-        return root, "the root is not a BLOCK"
+    yield root, root.op is Op.BLOCK, "the root is a BLOCK"
     for variable in free[root]:
-        return variable, "it is used outside its LOOP"
-    return None
+        yield variable, False, "a loop variable is used inside its LOOP"
 
 
 # ---- the linear program ----
 
 
-def program_is_in_order(nodes: Sequence[UOp]) -> Misplaced | None:
+def program_is_in_order(nodes: Sequence[UOp]) -> Placed:
     """Arguments first, each node after its sources and in sight of them, loops closed in order."""
     visible: set[UOp] = set()
     scopes: list[tuple[UOp, list[UOp]]] = []
     for before, node in zip((None, *nodes), nodes, strict=False):
         if node.op is Op.END:
-            if not scopes or scopes[-1][0] is not node.src[0]:
-                return node, "it does not close the innermost open loop"
+            closes = bool(scopes) and scopes[-1][0] is node.src[0]
+            yield node, closes, "it closes the innermost open loop"
             visible.difference_update(scopes.pop()[1])
             continue
-        for source in node.src:
-            if source not in visible:
-                return node, f"{source.op.name} is used before it is computed, or after its loop"
-        problem = _argument_order(before, node) if before is not None else None
+        in_sight = visible.issuperset(node.src)
+        yield node, in_sight, "its sources are computed before it, in loops that are open"
+        if node.op is Op.VARIABLE and before is not None:
+            yield node, before.op in (Op.PARAM, Op.VARIABLE), "variables follow the other arguments"
+        if node.op is Op.PARAM and before is not None:
+            first = before.op is Op.PARAM and before.arg.slot < node.arg.slot
+            yield node, first, "memory comes first, in the order of its slots"
         if node.op is Op.RANGE:
-            problem = _loop_place(node, is_inner=bool(scopes))
-        if problem is not None:
-            return node, problem
-        if node.op is Op.RANGE:
+            kind = node.arg.kind
+            yield node, kind in ("loop", "thread", "reduce"), "no loop of another kind is left"
+            yield node, not (kind == "thread" and scopes), "the thread loop is the outermost"
             scopes.append((node, []))
         if node not in visible and scopes:
             scopes[-1][1].append(node)
         visible.add(node)
-    return (scopes[-1][0], "its loop is never closed") if scopes else None
-
-
-def _argument_order(before: UOp, node: UOp) -> str | None:
-    if node.op is Op.VARIABLE and before.op not in (Op.PARAM, Op.VARIABLE):
-        return "a variable stands after the arguments"
-    if node.op is Op.PARAM and (before.op is not Op.PARAM or before.arg.slot >= node.arg.slot):
-        return "memory arguments are not first, in the order of their slots"
-    return None
-
-
-def _loop_place(loop: UOp, is_inner: bool) -> str | None:
-    kind = loop.arg.kind
-    if kind not in ("loop", "thread", "reduce"):
-        return f"a loop of kind {kind} is left"
-    return "the thread loop is not the outermost" if kind == "thread" and is_inner else None
+    for loop, _ in scopes:
+        yield loop, False, "every loop is closed"
 
 
 # ---- accesses ----
 
 
-def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
+def accesses_are_inside(nodes: Sequence[UOp]) -> Placed:
     """Every load and store without a gate is proved to be inside its memory."""
     empty = 0
     for node in nodes:
@@ -128,10 +117,8 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Misplaced | None:
         if less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE:
             continue
         low, high = _values_of(index)
-        if low < 0 or high > last:
-            found = f"elements {low}..{high + max(lanes, 1) - 1} of {memory.arg.size}"
-            return node, f"it may touch {found} and has no gate"
-    return None
+        found = f"elements {low}..{high + max(lanes, 1) - 1} are in memory of {memory.arg.size}"
+        yield node, low >= 0 and high <= last, f"{found}, or have a gate"
 
 
 def _values_of(index: UOp) -> tuple[int, int]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph import checks, program_checks
-from kernelet.graph.checks import Form, elementwise_forms
-from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.program_checks import Misplaced
+from kernelet.graph.checks import MOVEMENT_FORMS, Form, elementwise_forms
+from kernelet.graph.ops import ELEMENTWISE, Op
+from kernelet.graph.program_checks import Placed
 from kernelet.graph.show import show
 from kernelet.graph.uop import (
     BufferArg,
@@ -29,40 +29,36 @@ from kernelet.graph.uop import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spec:
-    """A named set of forms: one for each op that may occur; then checks of all nodes in order."""
+    """A named set of forms: one for each op that may occur; then claims about all nodes in order."""
 
     name: str
     forms: Mapping[Op, Form]
-    whole: tuple[Callable[[Sequence[UOp]], Misplaced | None], ...] = ()
+    whole: tuple[Callable[[Sequence[UOp]], Placed], ...] = ()
 
 
 def verify(graph: UOp | Sequence[UOp], spec: Spec, pass_name: str) -> None:
     """Raise InternalError unless `graph`, a root or a linear program, is what `spec` says."""
     nodes = list(graph.toposort()) if isinstance(graph, UOp) else graph
+    for node, holds, claim in _claims(nodes, spec):
+        if not holds:
+            raise InternalError(
+                f"{pass_name}: the result breaks the spec {spec.name!r}, by which {claim}. The "
+                f"node that is not so:\n{show(node, 40)}\n"
+                "This is a bug in that pass; DEBUG=6 shows the graphs around it."
+            )
+
+
+def _claims(nodes: Sequence[UOp], spec: Spec) -> Placed:
     for node in nodes:
         form = spec.forms.get(node.op)
-        problem = f"{node.op.name} may not occur" if form is None else _problem(form, node)
-        if problem is not None:
-            raise _broken(spec, pass_name, node, problem)
-    for look in spec.whole:
-        misplaced = look(nodes)
-        if misplaced is not None:
-            raise _broken(spec, pass_name, *misplaced)
-
-
-def _problem(form: Form, node: UOp) -> str | None:
-    # A malformed payload or a missing source may be what is wrong.
-    try:
-        return form.problem(node)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        return f"it is malformed ({error})"
-
-
-def _broken(spec: Spec, pass_name: str, node: UOp, problem: str) -> InternalError:
-    return InternalError(
-        f"{pass_name}: the result breaks the spec {spec.name!r}: {problem}. The node:\n"
-        f"{show(node, 40)}\nThis is a bug in that pass; DEBUG=6 shows the graphs around it."
-    )
+        try:
+            broken = f"{node.op.name} does not occur" if form is None else form.broken(node)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            # A malformed payload or a missing source may be what is wrong.
+            broken = f"it is well formed ({error})"
+        yield node, broken is None, broken or ""
+    for claims in spec.whole:
+        yield from claims(nodes)
 
 
 _VOID, _INDEX = dtypes.void, dtypes.index
@@ -75,7 +71,7 @@ _LEAVES: dict[Op, Form] = {
 _VALUES: dict[Op, Form] = {
     **_LEAVES,
     Op.ARANGE: Form(0, tuple, checks.check_arange),
-    **dict.fromkeys(MOVEMENT, Form(1, tuple, checks.check_movement, like=0)),
+    **MOVEMENT_FORMS,
     **elementwise_forms(ELEMENTWISE - _OPTIONAL, over_tensors=True),
     Op.GATHER: Form(2, int, checks.check_gather, like=0),
     Op.REDUCE: Form(1, ReduceArg, checks.check_reduce, like=0),
