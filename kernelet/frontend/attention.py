@@ -78,12 +78,10 @@ class Attention(LinearAlgebra, Random):
 
 def _check_heads(query: Attention, key: Attention, value: Attention) -> None:
     """ShapeError unless each query can be compared with each key, and each key has a value."""
-    if min(query.ndim, key.ndim, value.ndim) > 1:
-        fits = query.shape[-1] == key.shape[-1] and key.shape[-2] == value.shape[-2]
-        if fits:
-            return
-    raise ShapeError(
-        f"scaled_dot_product_attention: query {show_shape(query.shape)}, key "
-        f"{show_shape(key.shape)}, value {show_shape(value.shape)}. Each is (*batch, time, width); "
-        "query and key need the same width, key and value the same time."
-    )
+    is_even = min(query.ndim, key.ndim, value.ndim) > 1
+    if not is_even or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: query {show_shape(query.shape)}, key "
+            f"{show_shape(key.shape)}, value {show_shape(value.shape)}. Each is (*batch, time, "
+            "width); query and key need the same width, key and value the same time."
+        )

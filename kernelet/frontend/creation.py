@@ -77,7 +77,7 @@ class Creation(Elementwise):
     @classmethod
     def arange(
         cls,
-        start: Scalar | UOp,
+        start: Scalar | UOp = 0,
         stop: Scalar | UOp | None = None,
         step: Scalar = 1,
         **options: Unpack[Options],

@@ -50,13 +50,11 @@ class Cumulative(Reduction):
 
     def cumsum(self, axis: int = 0) -> Self:
         """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
-        scan: _Scan[Self] = _Scan(_folding(Op.ADD), operator.add, 0, Op.ADD)
-        return self._accumulated(scan, axis)
+        return self._accumulated(_Scan(_folding(Op.ADD), operator.add, 0, Op.ADD), axis)
 
     def cumprod(self, axis: int = 0) -> Self:
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
-        scan: _Scan[Self] = _Scan(_folding(Op.MUL), operator.mul, 1, Op.MUL)
-        return self._accumulated(scan, axis)
+        return self._accumulated(_Scan(_folding(Op.MUL), operator.mul, 1, Op.MUL), axis)
 
     def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
         wanted = sum_dtype(self.dtype)

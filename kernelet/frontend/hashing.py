@@ -18,10 +18,7 @@ from kernelet.graph.ops import Op
 
 # Bytes that a block takes up, and the bits after the message.
 _SPONGES = {
-    "sha3_224": (144, 0x06),
-    "sha3_256": (136, 0x06),
-    "sha3_384": (104, 0x06),
-    "sha3_512": (72, 0x06),
+    **{f"sha3_{bits}": (200 - bits // 4, 0x06) for bits in (224, 256, 384, 512)},
     "shake_128": (168, 0x1F),
     "shake_256": (136, 0x1F),
     "keccak_256": (136, 0x01),

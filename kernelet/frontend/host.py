@@ -237,7 +237,8 @@ def device_name(device: DeviceLike) -> str | tuple[str, ...]:
         names = tuple([canonical(name) for name in device])
     except (TypeError, AttributeError):  # what is no sequence, or holds no names
         raise DeviceError(
-            f"device {device!r}: a device has a name. Give one, as in 'CPU:1', or several."
+            f"device {device!r}: a device has a name. Give one, as in 'CPU:1', or several; a type "
+            "of elements as dtype=."
         ) from None
     if not names or len(set(names)) < len(names):
         raise DeviceError(

@@ -25,7 +25,6 @@ from kernelet.frontend.primitives import (
     Primitives,
     accumulator_dtype,
     broadcast_shape,
-    is_scalar,
     product,
     show_dim,
     show_shape,
@@ -101,9 +100,8 @@ class Indexing(Cumulative):
         return self._reshape(tuple(shape)), full
 
     def _normal_item(self, item: object) -> object:
-        if item is None or item is Ellipsis or isinstance(item, slice | UOp):
-            return item
-        if isinstance(item, int) and not isinstance(item, bool):
+        is_plain = item is None or item is Ellipsis or isinstance(item, slice | UOp | int)
+        if is_plain and not isinstance(item, bool):
             return item
         if isinstance(item, bool | list | tuple | range) or hasattr(item, "__array__"):
             tensor = item if isinstance(item, Primitives) else self._from_data(item)
@@ -355,7 +353,8 @@ class Indexing(Cumulative):
         self, dim: int, index: Self, src: Self | Scalar, reduce: ScatterMode | None = None
     ) -> Self:
         """``out = x.copy(); out[index[i][j]][j] = src[i][j]`` for dim 0."""
-        source = self._full(src, index.shape, self.dtype) if is_scalar(src) else self._operand(src)
+        source = self._operand(src, self.dtype)
+        source = source if source.ndim else source._broadcast_to(index.shape)
         if reduce is not None:
             return self.scatter_reduce(dim, index, source, "sum" if reduce == "add" else "prod")
         axis, places, values = self._sent("scatter", dim, index, source)

@@ -92,7 +92,7 @@ class Labels(Indexing):
         Letters may repeat inside an operand (the diagonal), ``...`` stands for any other axes,
         and without ``->`` the letters that occur once are kept in alphabetical order.
         """
-        tensors = tensor_list(operands)
+        tensors, _ = tensor_list(operands)
         shapes = [tensor.shape for tensor in tensors]
         return cls._contract(parse_equation(formula, shapes), tensors, dtype)
 

@@ -15,7 +15,7 @@ from typing import Literal, Self, TypeVar
 from kernelet.base.dtype import Scalar, dtypes, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.base.helpers import ceiling_divide
-from kernelet.frontend.arguments import Count, Size
+from kernelet.frontend.arguments import Count, Size, listed
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.primitives import Axes, product, show_dim, show_shape
 from kernelet.graph.division import divide_index, index_of
@@ -35,9 +35,7 @@ def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
     >>> flat_shape((2, 3)), flat_shape(((2, 3),))
     ((2, 3), (2, 3))
     """
-    if len(arguments) == 1 and isinstance(arguments[0], list | tuple):
-        arguments = arguments[0]
-    return tuple(_plain_size(dim) for dim in arguments)
+    return tuple(map(_plain_size, listed(arguments[0]) if len(arguments) == 1 else arguments))
 
 
 def _plain_size(dim: Dim | Sequence[Dim]) -> Dim:
@@ -157,17 +155,15 @@ class Movement(Elementwise):
         wanted = flat_shape(shape)
         missing = len(wanted) - self.ndim
         old: Shape = (*(1,) * missing, *self.shape)
-        target = tuple(
-            have if isinstance(want, int) and want == -1 else want
-            for have, want in zip(old, wanted, strict=False)
-        )
-        fits = all(have in (1, want) for have, want in zip(old, normal_shape(target), strict=False))
+        pairs = zip(old, wanted, strict=False)
+        target = normal_shape(tuple(have if want == -1 else want for have, want in pairs))
+        fits = all(have in (1, want) for have, want in zip(old, target, strict=False))
         if missing < 0 or not fits:
             raise ShapeError(
                 f"expand: cannot turn {show_shape(self.shape)} into {show_shape(wanted)}. "
                 "Only axes of size 1 grow, and new axes come in front."
             )
-        return self._broadcast_to(normal_shape(target))
+        return self._broadcast_to(target)
 
     def expand_as(self, other: Self) -> Self:
         """Expanded to the shape of `other`."""
@@ -220,8 +216,7 @@ class Movement(Elementwise):
 
     def _sizes(self, given: Sequence[Dim | None | Sequence[Dim | None]]) -> list[Dim]:
         """A size for each axis, its own for None."""
-        first = given[0] if len(given) == 1 else given
-        sizes = list(first if isinstance(first, list | tuple) else given)
+        sizes = listed(given[0]) if len(given) == 1 else given
         self._check_each(sizes)
         pairs = zip(sizes, self.shape, strict=True)
         return [have if size is None else size for size, have in pairs]
@@ -321,9 +316,9 @@ class Movement(Elementwise):
 
     # ---- joining and splitting ----
 
-    def cat(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+    def cat(self, *others: Self | Sequence[Self] | int, dim: int = 0) -> Self:
         """Joined along an axis; ``np.concatenate([x, *others], dim)``."""
-        parts = tensor_list([self, *others])
+        parts, dim = tensor_list([self, *others], dim)
         first = parts[0]
         axis = first.axis(dim)
         dtype = reduce(promote, [part.dtype for part in parts])
@@ -332,7 +327,7 @@ class Movement(Elementwise):
         for part in parts:
             if part.ndim != first.ndim or (*part.shape[:axis], *part.shape[axis + 1 :]) != rest:
                 raise ShapeError(
-                    f"cat: {show_shape(part.shape)} does not fit {show_shape(first.shape)} along "
+                    f"{show_shape(part.shape)} does not fit {show_shape(first.shape)} along "
                     f"axis {axis}. All other sizes must be equal."
                 )
             total = add_dims(total, part.shape[axis])
@@ -346,15 +341,9 @@ class Movement(Elementwise):
             begin = end
         return _combine(placed, Op.OR if dtype.is_bool else Op.ADD)
 
-    def stack(self, *others: Self | Sequence[Self], dim: int = 0) -> Self:
+    def stack(self, *others: Self | Sequence[Self] | int, dim: int = 0) -> Self:
         """Joined along a new axis; ``np.stack([x, *others], dim)``."""
-        parts = tensor_list([self, *others])
-        for part in parts:
-            if part.shape != parts[0].shape:
-                raise ShapeError(
-                    f"stack: {show_shape(part.shape)} is not {show_shape(parts[0].shape)}. "
-                    "All shapes must be equal."
-                )
+        parts, dim = tensor_list([self, *others], dim)
         axis = parts[0].axis(dim, extra=True)
         return parts[0].unsqueeze(axis).cat(*[part.unsqueeze(axis) for part in parts[1:]], dim=axis)
 
@@ -463,7 +452,7 @@ class Movement(Elementwise):
         self, *others: Self | Sequence[Self], indexing: Literal["ij", "xy"] = "ij"
     ) -> tuple[Self, ...]:
         """Every vector expanded over the grid of all of them; ``np.meshgrid(x, *others)``."""
-        parts = tensor_list([self, *others])
+        parts, _ = tensor_list([self, *others])
         for part in parts:
             part._need_ndim(0, 1)
         if indexing == "xy" and len(parts) > 1:
@@ -484,12 +473,11 @@ class Movement(Elementwise):
     broadcast_to = expand
 
 
-def tensor_list(given: Sequence[T | Sequence[T]]) -> list[T]:
-    """Tensors given one by one or in a list."""
-    found: list[T] = []
-    for item in given:
-        found.extend(item if isinstance(item, list | tuple) else [item])  # type: ignore[list-item]
-    return found
+def tensor_list(given: Sequence[T | Sequence[T] | int], dim: int = 0) -> tuple[list[T], int]:
+    """Tensors given one by one or in a list, and the axis where it is the last of them."""
+    *most, last = given
+    given, dim = (most, last) if isinstance(last, int) else (given, dim)
+    return [part for item in given for part in listed(item)], dim
 
 
 def _combine(parts: list[T], op: Op) -> T:

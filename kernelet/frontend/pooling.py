@@ -222,7 +222,8 @@ class Pooling(Indexing):
     ) -> Self | tuple[Self, Self]:
         """The greatest element of each window; padding never wins.
 
-        With `return_indices` also where it lies in the flattened space, the first of equals.
+        With `return_indices` also where it lies in the flattened space, the first of equals; of a
+        window that has padding alone, the number of places there.
         """
         windows = window_list("max_pool2d", *_pool(kernel_size, stride), dilation, padding)
         windows = self._with_room("max_pool2d", windows, ceil_mode)

@@ -17,13 +17,13 @@ from typing import Self, TypeGuard
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UserError
-from kernelet.frontend.arguments import Checked
+from kernelet.frontend.arguments import Checked, listed
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
-DTypeLike = DType | str | None
+DTypeLike = DType | str | type | None
 DeviceLike = str | Sequence[str] | None
 Axes = int | Sequence[int] | None
 
@@ -31,10 +31,16 @@ _UNSIGNED = {kind.itemsize: kind for kind in dtypes.all if kind.is_unsigned}
 
 
 def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
-    """The element type itself, or the one with that name; the `usual` one for None."""
-    found = usual if dtype is None else dtype
-    if isinstance(found, str):
-        found = getattr(dtypes, found, None)
+    """The element type itself, or the one called as a type of numpy's, PyTorch's or Python's is.
+
+    None is the `usual` one; Python's numbers are of the default types.
+    """
+    found: object = usual if dtype is None else dtype
+    if isinstance(found, type) and found in (bool, int, float):
+        found = scalar_dtype(found())
+    if not isinstance(found, DType):
+        name = getattr(found, "__name__", str(found))
+        found = getattr(dtypes, name.removeprefix("torch."), None)
     if not isinstance(found, DType):
         names = ", ".join(known.name for known in dtypes.all)
         raise ArgumentError(f"dtype {dtype!r}: there is no such element type. Use one of {names}.")
@@ -197,7 +203,8 @@ class Primitives(Checked, ABC):
         count = self.ndim + bool(extra)
         # A scalar has one imaginary axis, as in PyTorch.
         limit = max(count, 1)
-        axis = operator.index(place) if hasattr(place, "__index__") else place
+        is_one = getattr(place, "shape", ()) == ()
+        axis = operator.index(place) if hasattr(place, "__index__") and is_one else place
         if not isinstance(axis, int) or not -limit <= axis < limit:
             raise IndexingError(
                 f"axis {axis!r}: the tensor has shape {show_shape(self.shape)}. "
@@ -209,10 +216,9 @@ class Primitives(Checked, ABC):
         """Several axes counted from the front, in rising order; None is all of them."""
         if places is None:
             return tuple(range(self.ndim))
-        wanted = tuple(places) if isinstance(places, Sequence) else (places,)
-        found = tuple(sorted(self.axis(each) for each in wanted))
+        found = tuple(sorted(self.axis(each) for each in listed(places)))
         if len(set(found)) != len(found):
-            raise IndexingError(f"axes {wanted}: an axis is named twice. Name each axis once.")
+            raise IndexingError(f"axes {places}: an axis is named twice. Name each axis once.")
         return () if self.ndim == 0 else found
 
     def _need(self, fits: object, wanted: str, error: type[UserError] = ShapeError) -> None:
@@ -314,9 +320,8 @@ class Primitives(Checked, ABC):
     def _fitted(self, shape: Shape, name: str) -> Self:
         """Broadcast to `shape`, where axes of size 1 in front may go; ShapeError if it has more."""
         more = max(self.ndim - len(shape), 0)
-        given = (
-            self if more and self.shape[:more] != (1,) * more else self._reshape(self.shape[more:])
-        )
+        can_go = self.shape[:more] == (1,) * more
+        given = self._reshape(self.shape[more:]) if can_go else self
         if given.ndim > len(shape) or broadcast_shape(given.shape, shape, name=name) != shape:
             raise ShapeError(
                 f"{name}: a value of shape {show_shape(self.shape)} does not fit "

@@ -212,7 +212,7 @@ class Random(Sorting, Creation):
         **options: Unpack[Options],
     ) -> Self:
         """Whole numbers in low <= x < high; also PyTorch's ``randint(low, high, shape)``."""
-        if len(shape) in (2, 3) and isinstance(shape[-1], list | tuple):
+        if len(shape) in (2, 3) and isinstance(shape[-1], Sequence):
             bounds = [bound for bound in shape[:-1] if isinstance(bound, int)]
             low, high = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
             shape = shape[-1:]

@@ -149,27 +149,14 @@ class Reduction(Movement, Functions):
         mean = total / self._number(self._count(axes), wide.dtype)
         return mean.cast(source._floating().dtype)
 
-    def var(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        unbiased: bool | None = None,
-    ) -> Self:
-        """The variance; ``numpy.var(x, axis, ddof=correction)``."""
-        return self.var_mean(axis, keepdim, correction, unbiased=unbiased)[0]
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance; ``numpy.var(x, axis, ddof=correction)``; PyTorch's unbiased=False is 0."""
+        return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
         """The variance and the mean."""
-        correction = correction if unbiased is None else int(unbiased)
         axes = self.axes(axis)
         wide, kind = self._widened(), self._floating().dtype
         mean = wide.mean(axes, True)
@@ -179,27 +166,15 @@ class Reduction(Movement, Functions):
         variance = total / self._number(freedom, wide.dtype)
         return variance.cast(kind), (mean if keepdim else mean.squeeze(axes)).cast(kind)
 
-    def std(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        unbiased: bool | None = None,
-    ) -> Self:
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The standard deviation; its gradient at equal elements is 0."""
-        return self.std_mean(axis, keepdim, correction, unbiased=unbiased)[0]
+        return self.std_mean(axis, keepdim, correction)[0]
 
     def std_mean(
-        self,
-        axis: Axes = None,
-        keepdim: bool = False,
-        correction: int = 1,
-        *,
-        unbiased: bool | None = None,
+        self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
-        variance, mean = self._widened().var_mean(axis, keepdim, correction, unbiased=unbiased)
+        variance, mean = self._widened().var_mean(axis, keepdim, correction)
         kind = self._floating().dtype
         return variance._flat_sqrt().cast(kind), mean.cast(kind)
 

@@ -12,7 +12,7 @@ sorted, four times, with fixed movements between (Leighton's columnsort, 1985).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from kernelet.base.dtype import dtypes
@@ -85,8 +85,16 @@ class Sorting(Indexing):
         """The middle element, the lower of two; NaN if there is one."""
         return self._at_place(axis, keepdim, lambda size: (size - 1) // 2)
 
-    def quantile(self, q: Share, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The value that the share `q` of the elements is below; ``numpy.quantile(x, q, axis)``."""
+    def quantile(
+        self, q: Share | Sequence[Share], axis: int | None = None, keepdim: bool = False
+    ) -> Self:
+        """The value that the share `q` of the elements is below; ``numpy.quantile(x, q, axis)``.
+
+        Those of several shares lie along a new first axis.
+        """
+        if isinstance(q, Sequence):
+            first, *others = [self.quantile(share, axis, keepdim) for share in q]
+            return first.stack(*others)
         return self._floating()._at_place(axis, keepdim, lambda size: q * (size - 1))
 
     def _at_place(self, axis: int | None, keepdim: bool, place: Callable[[int], float]) -> Self:

@@ -339,12 +339,11 @@ class Tensor(
     def __setitem__(self, index: object, value: Tensor | Scalar | Sequence[object]) -> None:
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
         given = given.cast(self.dtype)
-        mask = index if isinstance(index, Tensor) and index.dtype.is_bool else None
-        if mask is not None and given.ndim == 0:
+        if isinstance(index, Tensor) and index.dtype.is_bool and given.ndim == 0:
             # Without a look at the mask: its shape fits the first axes.
-            self._check_mask(mask)
-            missing = (1,) * (self.ndim - mask.ndim)
-            self._write(mask._reshape((*mask.shape, *missing)).where(given, self))
+            self._check_mask(index)
+            missing = (1,) * (self.ndim - index.ndim)
+            self._write(index._reshape((*index.shape, *missing)).where(given, self))
             return
         part, picks = self._part(index)
         filled = part._with_picks(picks, given) if picks else part._as_value(given, "setitem")

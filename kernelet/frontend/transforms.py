@@ -17,6 +17,7 @@ from typing import Any
 from kernelet import engine, holdings
 from kernelet.base.errors import ArgumentError, GradientError, ShapeError
 from kernelet.frontend import history
+from kernelet.frontend.arguments import checked
 from kernelet.frontend.primitives import show_dim, show_shape
 from kernelet.frontend.results import exchanged, mapped, tensors_in
 from kernelet.frontend.tensor import Tensor
@@ -29,7 +30,7 @@ from kernelet.graph.walk import base_of, substitute
 
 Function = Callable[..., Any]
 Axis = int | None
-Axes = Axis | Sequence[Axis]
+BatchAxes = Axis | Sequence[Axis]
 
 
 def for_each_tensor(value: object, function: Callable[[Tensor], object]) -> object:
@@ -39,12 +40,20 @@ def for_each_tensor(value: object, function: Callable[[Tensor], object]) -> obje
     return mapped(value, lambda part: for_each_tensor(part, function))
 
 
+def _as_tensors(value: object) -> object:
+    """A nested value with tensors in place of the floats and arrays in it."""
+    is_plain = isinstance(value, float) or hasattr(value, "__array__")
+    if is_plain and not isinstance(value, Tensor):
+        return Tensor(value)
+    return mapped(value, _as_tensors)
+
+
 class _Opened:
     """A call of a function on leaves of its own, each equal to the tensor that was given."""
 
     def __init__(self, function: Function, primals: Sequence[object]) -> None:
         self._given: dict[UOp, UOp] = {}
-        self._leaves = [for_each_tensor(each, self._leaf) for each in primals]
+        self._leaves = [for_each_tensor(_as_tensors(each), self._leaf) for each in primals]
         self.value: object = function(*self._leaves)
 
     def _leaf(self, tensor: Tensor) -> Tensor:
@@ -60,7 +69,7 @@ class _Opened:
 
     def pulled(self, gradient: object, value: object) -> tuple[object, ...]:
         """The gradients of the arguments, nested as they are, from that of `value`."""
-        results, seeds = tensors_in(value), tensors_in(gradient)
+        results, seeds = tensors_in(value), tensors_in(_as_tensors(gradient))
         if [part.shape for part in results] != [part.shape for part in seeds]:
             wanted, found = (", ".join(show_shape(p.shape) for p in ps) for ps in (results, seeds))
             raise GradientError(
@@ -108,6 +117,7 @@ def jvp(
     return value, push(tuple(tangents))[0]
 
 
+@checked
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
@@ -121,7 +131,7 @@ def value_and_grad(
     """
 
     @wraps(function)
-    def derived(*arguments: object, **options: object) -> tuple[object, object]:
+    def value_and_grad_(*arguments: object, **options: object) -> tuple[object, object]:
         chosen = _chosen(argnums, len(arguments))
 
         def of_chosen(*parts: object) -> object:
@@ -143,7 +153,7 @@ def value_and_grad(
         found = call.pulled(loss.ones_like(), loss)
         return call.closed(call.value), found[0] if isinstance(argnums, int) else found
 
-    return derived
+    return value_and_grad_
 
 
 def _chosen(argnums: int | Sequence[int], count: int) -> list[int]:
@@ -156,6 +166,7 @@ def _chosen(argnums: int | Sequence[int], count: int) -> list[int]:
     return [place % count for place in chosen]
 
 
+@checked
 def grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function that returns the gradient of `function`; with `has_aux` also what else it returns.
 
@@ -165,13 +176,14 @@ def grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = F
     both = value_and_grad(function, argnums, has_aux)
 
     @wraps(function)
-    def derived(*arguments: object, **options: object) -> object:
+    def grad_(*arguments: object, **options: object) -> object:
         value, found = both(*arguments, **options)
         return (found, value[1]) if has_aux else found
 
-    return derived
+    return grad_
 
 
+@checked
 def jacobian(function: Function, argnums: int = 0) -> Function:
     """A function that returns the derivative of each result by each element of an argument.
 
@@ -183,7 +195,7 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
     """
 
     @wraps(function)
-    def derived(*arguments: object, **options: object) -> object:
+    def jacobian_(*arguments: object, **options: object) -> object:
         (place,) = _chosen(argnums, len(arguments))
 
         def of_one(part: object) -> object:
@@ -199,7 +211,7 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
 
         return call.closed(for_each_tensor(call.value, rows_of))
 
-    return derived
+    return jacobian_
 
 
 def hessian(function: Function, argnums: int = 0) -> Function:
@@ -211,30 +223,28 @@ def hessian(function: Function, argnums: int = 0) -> Function:
     return jacobian(grad(function, argnums), argnums)
 
 
-def vmap(function: Function, in_axes: Axes = 0, out_axes: int = 0) -> Function:
+@checked
+def vmap(function: Function, in_axes: BatchAxes = 0, out_axes: int = 0) -> Function:
     """A function that computes `function` for every element of a batch at once.
 
     `in_axes` says for each argument along which axis the batch is, None that it is the same for
     all; `out_axes` where each result has it. Inside `function` tensors have the shape of one
-    element. The graph gets one more axis: the number of kernels does not depend on the batch.
+    element, and random numbers that it draws are the same for all. The graph gets one more axis:
+    the number of kernels does not depend on the batch.
 
     >>> vmap(lambda x, y: (x * y).sum())(Tensor([[1, 2], [3, 4]]), Tensor([[5, 6], [7, 8]])).tolist()
     [17, 53]
     """
 
     @wraps(function)
-    def batched(*arguments: object, **options: object) -> object:
+    def vmap_(*arguments: object, **options: object) -> object:
         given: dict[UOp, UOp] = {}
         sizes: list[Dim] = []
 
         def element(tensor: Tensor, axis: Axis) -> Tensor:
             if axis is None:
                 return tensor
-            if not -tensor.ndim <= axis < tensor.ndim:
-                raise ShapeError(
-                    f"vmap: in_axes has axis {axis} for a tensor of shape "
-                    f"{show_shape(tensor.shape)}. Name an axis that it has, or None."
-                )
+            tensor._need_ndim(1)
             rows = tensor.movedim(axis, 0)
             sizes.append(rows.shape[0])
             leaf = _unknown(rows)
@@ -258,7 +268,7 @@ def vmap(function: Function, in_axes: Axes = 0, out_axes: int = 0) -> Function:
 
         return for_each_tensor(value, lambda part: part._wrap(whole[id(part)]).movedim(0, out_axes))
 
-    return batched
+    return vmap_
 
 
 def _unknown(rows: Tensor) -> Tensor:
@@ -274,7 +284,7 @@ def _unknown(rows: Tensor) -> Tensor:
     return rows._wrap(UOp.buffer(size, rows.dtype, device))._reshape(shape)
 
 
-def _axes_for(axes: Axes, arguments: Sequence[object]) -> Sequence[Axis]:
+def _axes_for(axes: BatchAxes, arguments: Sequence[object]) -> Sequence[Axis]:
     if axes is None or isinstance(axes, int):
         return [axes] * len(arguments)
     if len(axes) != len(arguments):

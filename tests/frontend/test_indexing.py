@@ -307,6 +307,15 @@ def test_scatter_reduce_combines(reduce: str, include_self: bool, dtype: type) -
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [2.5, np.float32(2.5), np.array(2.5), 2, True])
+def test_a_number_is_scattered_to_every_place(value: float) -> None:
+    x, index = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([[0, 1, 0]])
+    wanted = x.copy()
+    np.put_along_axis(wanted, index, value, 0)
+    same(Tensor(x).scatter(0, Tensor(index), value), wanted)
+    same(Tensor(x).scatter(0, Tensor(index), Tensor(value)), wanted)
+
+
 def test_scatter_leaves_what_the_index_does_not_cover() -> None:
     x = Tensor([[1, 2, 3], [4, 5, 6]])
     assert x.scatter_add(1, Tensor([[2, 0]]), Tensor([[10, 20]])).tolist() == [

@@ -1,6 +1,7 @@
 """Padding, joining, splitting and rolling agree with numpy."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -98,6 +99,16 @@ def test_cat_joins_along_an_axis() -> None:
 
 def test_many_tensors_join_without_a_deep_graph() -> None:
     assert Tensor.cat(*[Tensor([i]) for i in range(40)]).tolist() == list(range(40))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_a_list_of_tensors_may_be_followed_by_the_axis(kind: Callable) -> None:
+    x, y = Tensor(A), Tensor(A + 24)
+    same(Tensor.cat(kind([x, y]), 1), np.concatenate([A, A + 24], 1))
+    same(Tensor.cat(kind([x, y]), dim=-1), np.concatenate([A, A + 24], -1))
+    same(Tensor.stack(kind([x, y]), 1), np.stack([A, A + 24], 1))
+    same(Tensor.stack(kind([x, y])), np.stack([A, A + 24]))
+    same(x.cat(y, 2), np.concatenate([A, A + 24], 2))
 
 
 def test_stack_makes_an_axis() -> None:

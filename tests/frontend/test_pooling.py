@@ -67,6 +67,14 @@ def test_a_tuple_of_any_length_pools_that_many_axes() -> None:
     assert Tensor(values(1, 2, 4, 4, 4)).avg_pool2d((2, 2, 2)).shape == (1, 2, 2, 2, 2)
 
 
+def test_a_window_of_padding_alone_is_nowhere() -> None:
+    x = Tensor([[[1.0, 2.0, 3.0]]])
+    found, places = x.max_pool2d((1,), padding=(1,), return_indices=True)
+    assert found.tolist() == [[[-math.inf, 1.0, 2.0, 3.0, -math.inf]]]
+    assert places.tolist() == [[[3, 0, 1, 2, 3]]]
+    assert found.max_unpool2d(places, (1,), padding=(1,)).tolist() == x.tolist()
+
+
 def test_indices_name_the_first_greatest_element() -> None:
     x = values(1, 2, 5, 5)
     found, places = Tensor(x).max_pool2d(3, 2, padding=1, return_indices=True)

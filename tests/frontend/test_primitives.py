@@ -67,6 +67,26 @@ def test_dtypes_have_names() -> None:
         as_dtype("float8")
 
 
+@pytest.mark.parametrize("name", ["bool", "int8", "uint8", "int64", "float16", "float32"])
+def test_types_of_numpy_are_types(name: str) -> None:
+    wanted = as_dtype(name)
+    for kind in (getattr(np, name + "_" * (name == "bool")), np.dtype(name)):
+        assert as_dtype(kind) is wanted
+        assert Tensor([1, 0]).cast(kind).dtype is wanted
+        assert Tensor([1, 0], dtype=kind).dtype is wanted
+        assert Tensor.zeros(2, dtype=kind).dtype is wanted
+        assert Tensor([1, 0]).sum(dtype=kind).dtype is wanted
+
+
+def test_types_of_python_are_those_of_its_numbers() -> None:
+    for kind, number in ((float, 1.0), (int, 1), (bool, True)):
+        assert Tensor([1, 0]).cast(kind).dtype is Tensor(number).dtype
+        assert Tensor.zeros(2, dtype=kind).dtype is Tensor(number).dtype
+    for kind in (str, list, np.str_, np.dtype("complex64"), object()):
+        with pytest.raises(ArgumentError, match="there is no such element type"):
+            Tensor([1]).cast(kind)
+
+
 def test_bitcast_keeps_the_bits() -> None:
     assert Tensor([1.0]).bitcast(dtypes.uint32).tolist() == [0x3F800000]
 

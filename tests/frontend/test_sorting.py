@@ -1,6 +1,7 @@
 """Sorting is stable, puts NaN last, and finds the same order for short and long rows."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -104,6 +105,17 @@ def test_quantiles_are_those_of_numpy(share: float) -> None:
     np.testing.assert_allclose(got, np.quantile(x, share, axis=1), rtol=1e-5)
     kept = Tensor(x).quantile(share, keepdim=True).numpy()
     np.testing.assert_allclose(kept, np.quantile(x, share, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_several_quantiles_lie_along_a_new_first_axis(kind: Callable) -> None:
+    x, shares = values(3, 5), [0.1, 0.5, 0.9]
+    for axis in (None, 0, 1):
+        for keepdim in (False, True):
+            found = Tensor(x).quantile(kind(shares), axis, keepdim).numpy()
+            wanted = np.quantile(x, shares, axis, keepdims=keepdim)
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_quantiles_refuse_what_they_cannot_do() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kernelet import Context, GlobalCounters, Tensor, TinyJit
-from kernelet.base.errors import ArgumentError, GradientError, ShapeError
+from kernelet.base.errors import ArgumentError, GradientError, IndexingError, ShapeError
 from kernelet.frontend.transforms import (
     checkpoint,
     grad,
@@ -231,6 +231,38 @@ def test_a_checkpoint_holds_less_memory() -> None:
         assert peak(checkpoint(block)) < 0.6 * peak(block)
 
 
+def test_random_numbers_are_the_same_for_all_elements_unless_they_are_arguments() -> None:
+    x = Tensor.zeros(4, 3)
+    drawn = vmap(lambda x: x + Tensor.rand(3))(x).numpy()
+    assert (drawn == drawn[0]).all()
+    assert len(set(drawn[0].tolist())) == 3
+    given = vmap(lambda x, noise: x + noise)(x, Tensor.rand(4, 3)).numpy()
+    assert len(set(given.flatten().tolist())) == 12
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.array, Tensor])
+def test_numbers_and_arrays_are_points_too(kind: Callable) -> None:
+    def cube(x: Tensor) -> Tensor:
+        return x * x * x
+
+    assert grad(cube)(kind(2.0)).item() == 12.0
+    assert grad(grad(cube))(kind(2.0)).item() == 12.0
+    value, slope = jvp(cube, (kind(2.0),), (kind(0.5),))
+    assert (value.item(), slope.item()) == (8.0, 6.0)
+    assert vjp(cube, kind(2.0))[1](kind(0.5))[0].item() == 6.0
+    assert grad(lambda pair: pair[0] * pair[1])((kind(2.0), kind(3.0)))[1].item() == 2.0
+
+
+def test_axes_and_numbers_of_arguments_may_be_those_of_numpy() -> None:
+    x = Tensor([[1.0, 2.0, 3.0]])
+    assert vmap(lambda x: x.sum(), in_axes=np.int64(1))(x).tolist() == [1.0, 2.0, 3.0]
+    assert vmap(lambda x: x.sum(), in_axes=np.array([1]))(x).tolist() == [1.0, 2.0, 3.0]
+    assert grad(lambda x, y: (x * y).sum(), argnums=np.int64(1))(x, x).tolist() == x.tolist()
+    assert len(grad(lambda x, y: (x * y).sum(), argnums=np.array([0, 1]))(x, x)) == 2
+    with pytest.raises(ArgumentError, match="vmap: in_axes='a'.*Give int"):
+        vmap(lambda x: x, in_axes="a")
+
+
 # ---- misuse ----
 
 
@@ -246,8 +278,10 @@ def test_misuse_is_told_by_name() -> None:
         grad(lambda x: x.sum(), argnums=2)(x)
     with pytest.raises(GradientError, match=r"vjp: the function returned shapes \(1, 2\)"):
         vjp(lambda x: x, x)[1](Tensor([1.0]))
-    with pytest.raises(ShapeError, match="axis 2 for a tensor of shape"):
+    with pytest.raises(IndexingError, match="vmap: axis 2: the tensor has shape"):
         vmap(lambda x: x, in_axes=2)(x)
+    with pytest.raises(ShapeError, match=r"vmap: shape \(\): .*1 or more axes"):
+        vmap(lambda x: x)(x.sum())
     with pytest.raises(ShapeError, match="sizes of the batch are 1, 3"):
         vmap(lambda x, y: x)(x, Tensor([1.0, 2.0, 3.0]))
     with pytest.raises(ShapeError, match="sizes of the batch are none"):
