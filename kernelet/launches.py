@@ -137,10 +137,10 @@ class Replay:
         ]
         self._threads = 0
         self._parts: list[threads.LaunchList | int] = []
-        # (list, launch, position, offset) where the address of the n-th given memory stands.
-        self._addresses: dict[int, list[tuple[threads.LaunchList, int, int, int]]] = {}
-        self._variables: dict[str, list[tuple[threads.LaunchList, int, int]]] = {}
-        self._last: dict[int, int] = {}
+        # (list, launch, position, offset) where the address of the n-th given memory stands, or
+        # the value of the variable of that name, and what each was the last time.
+        self._uses: dict[int | str, list[tuple[threads.LaunchList, int, int, int]]] = {}
+        self._last: dict[int | str, int] = {}
         self._totals = (0, 0, 0)
 
     def run(self, given: Sequence[Given], values: dict[str, int]) -> None:
@@ -151,15 +151,13 @@ class Replay:
             return
         if self._threads != host.threads():
             self._link()
-        for number, (buffer, start) in enumerate(given):
-            address = buffer.address + start
-            if self._last.get(number) != address:
-                self._last[number] = address
-                for launches, launch, position, offset in self._addresses.get(number, ()):
-                    launches.set_argument(launch, position, address + offset)
-        for name, value in values.items():
-            for launches, launch, position in self._variables.get(name, ()):
-                launches.set_argument(launch, position, value)
+        now: list[tuple[int | str, int]] = list(values.items())
+        now += enumerate([buffer.address + start for buffer, start in given])
+        for key, value in now:
+            if self._last.get(key) != value:
+                self._last[key] = value
+                for launches, launch, position, offset in self._uses.get(key, ()):
+                    launches.set_argument(launch, position, value + offset)
         for part in self._parts:
             if isinstance(part, int):
                 execute(self._step(part, given, values))
@@ -180,7 +178,7 @@ class Replay:
     def _link(self) -> None:
         """Put neighbouring native launches into lists."""
         self._threads = host.threads()
-        self._parts, self._addresses, self._variables, self._last = [], {}, {}, {}
+        self._parts, self._uses, self._last = [], {}, {}
         numbers = range(len(self._steps))
         for is_alone, group in groupby(numbers, lambda number: self._steps[number].native is None):
             found = [*group]
@@ -195,13 +193,11 @@ class Replay:
         """Native launches as one list; notes where in it the arguments stand that change."""
         launches = threads.LaunchList([self._native(number) for number in numbers])
         for at, number in enumerate(numbers):
-            memory = self._memory[number]
-            for position, each in enumerate(memory):
-                if isinstance(each, Place):
-                    row = (launches, at, position, each.offset)
-                    self._addresses.setdefault(each.number, []).append(row)
-            for position, name in enumerate(self._steps[number].names, len(memory)):
-                self._variables.setdefault(name, []).append((launches, at, position))
+            for position, each in enumerate((*self._memory[number], *self._steps[number].names)):
+                if isinstance(each, Buffer):
+                    continue
+                key, offset = (each, 0) if isinstance(each, str) else (each.number, each.offset)
+                self._uses.setdefault(key, []).append((launches, at, position, offset))
         return launches
 
     def _native(self, number: int) -> threads.Launch:

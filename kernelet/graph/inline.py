@@ -16,7 +16,6 @@ from kernelet.graph.division import (
     FALSE,
     TRUE,
     ZERO,
-    add_index,
     and_gates,
     bounds_gate,
     gate_parts,
@@ -168,8 +167,3 @@ def refine_under_gate(index: Index, gate: UOp) -> tuple[Index, UOp]:
         return index, gate
     refined = and_gates(*[substitute_index(part, mapping) for part in parts])
     return tuple(substitute_index(position, mapping) for position in index), refined
-
-
-def shifted(index: Index, by: Index) -> Index:
-    """The index moved along each axis."""
-    return tuple(add_index(position, step) for position, step in zip(index, by, strict=True))

@@ -21,7 +21,7 @@ from kernelet.graph.division import (
     index_const,
     less_index,
     normalize_index,
-    scale_index,
+    rebuild,
 )
 from kernelet.graph.fold import constant_value, fold
 from kernelet.graph.movement import Index, movement_index
@@ -148,32 +148,20 @@ def index_value(node: UOp, index: Index) -> UOp | None:
         return index_value(node.src[0], moved) if inside is TRUE else None
     if node.op is Op.VARIABLE:
         return normalize_index(node) if node.dtype is dtypes.index else None
-    sources = [index_value(source, index) for source in node.src]
-    value = _arithmetic(node, index, [source for source in sources if source is not None])
-    if value is None or None in sources:
+    found = [index_value(source, index) for source in node.src]
+    sources = tuple([value for value in found if value is not None])
+    if node.op not in _COUNTED or len(sources) < len(found):
         return None
+    if node.op is Op.ARANGE:
+        value = index[0]
+    elif node.op is Op.CONST:
+        value = index_const(int(node.arg))
+    else:
+        value = rebuild(node.replace(dtype=dtypes.index), sources)
     # A number that may leave its dtype wraps.
     low, high = value.bounds
     return value if node.dtype.min <= low and high <= node.dtype.max else None
 
 
-def _arithmetic(node: UOp, index: Index, sources: list[UOp]) -> UOp | None:
-    match node.op, sources:
-        case Op.ARANGE, []:
-            return index[0]
-        case Op.CONST, []:
-            return index_const(int(node.arg))
-        case Op.CAST, [value]:
-            return value
-        case Op.NEG, [value]:
-            return scale_index(value, -1)
-        case Op.ADD, [left, right]:
-            return add_index(left, right)
-        case Op.MUL, [left, right] if right.op is Op.CONST:
-            return scale_index(left, right.arg)
-        case Op.MUL, [left, right] if left.op is Op.CONST:
-            return scale_index(right, left.arg)
-    return None
-
-
 _ONE = index_const(1)
+_COUNTED = frozenset({Op.ARANGE, Op.CONST, Op.CAST, Op.NEG, Op.ADD, Op.MUL})

@@ -10,10 +10,9 @@ the sum of the negatives is the negative of that
 from __future__ import annotations
 
 from kernelet.graph.fold import constant_value
-from kernelet.graph.infer import max_dim
-from kernelet.graph.inline import Inliner
-from kernelet.graph.movement import movement_index
-from kernelet.graph.ops import MOVEMENT, Op
+from kernelet.graph.masks import index_value
+from kernelet.graph.movement import Index, movement_index
+from kernelet.graph.ops import Op
 from kernelet.graph.placement import loops_over, ranges_in
 from kernelet.graph.uop import ReduceArg, UOp
 from kernelet.graph.walk import split_view
@@ -39,8 +38,11 @@ def search_is_gather(node: UOp) -> UOp | None:
             return None
         index, _ = movement_index(step, index)
     for position, wanted in (compare.src, compare.src[::-1]):
-        axis = _searched_axis(position, index, node.arg.axes)
-        if axis is None or not wanted.dtype.is_integer or _moves_along(wanted, index, axis):
+        counter = index_value(position, index)
+        if counter is None or counter.op is not Op.RANGE or not wanted.dtype.is_integer:
+            continue
+        axis = counter.arg.number
+        if axis not in node.arg.axes or _moves_along(wanted, index, axis):
             continue
         for step in reversed(steps):
             wanted = step.replace(dtype=wanted.dtype, src=(wanted,))
@@ -52,23 +54,7 @@ def search_is_gather(node: UOp) -> UOp | None:
     return None
 
 
-def _searched_axis(position: UOp, index: tuple[UOp, ...], axes: tuple[int, ...]) -> int | None:
-    """The reduced axis that `position` counts along."""
-    passed = MOVEMENT | {Op.CAST, Op.ARANGE}
-    if any(node.op not in passed for node in position.toposort()):
-        return None
-    found, most = Inliner(lambda place: None).expression(position, index), position.dtype.max
-    # Positions that wrap are found twice.
-    while found.op is Op.CAST and found.dtype.is_integer:
-        found = found.src[0]
-        most = min(most, found.dtype.max)
-    if found.op is not Op.RANGE or max_dim(found.src[0]) - 1 > most:
-        return None
-    axis: int = found.arg.number
-    return axis if axis in axes else None
-
-
-def _moves_along(wanted: UOp, index: tuple[UOp, ...], axis: int) -> bool:
+def _moves_along(wanted: UOp, index: Index, axis: int) -> bool:
     """Whether the wanted position may differ from element to element of the searched axis."""
     steps, _ = split_view(wanted)
     for step in steps:
