@@ -45,11 +45,6 @@ SCHEDULES_KEPT = 1024
 _schedules: dict[tuple[UOp, str], Schedule] = {}
 
 
-def default_device() -> str:
-    """The device of tensors for which none is named."""
-    return backends.default_device()
-
-
 # ---- memory ----
 
 
@@ -229,7 +224,7 @@ def schedule(nodes: Sequence[UOp]) -> Schedule:
 
 
 def _schedule(prepared: Prepared) -> Schedule:
-    key = (prepared.sink, default_device())
+    key = (prepared.sink, backends.default_device())
     found = _schedules.get(key)
     if found is None:
         found = pipeline.schedule(*key)

@@ -107,16 +107,6 @@ def node_over(buffer: Buffer, size: int, dtype: DType) -> UOp:
     return adopt(buffer, size, dtype)
 
 
-def memory(node: UOp) -> Buffer:
-    """The memory of a BUFFER."""
-    return memories[node]
-
-
-def memory_if_current(node: UOp) -> Buffer | None:
-    """The memory of a BUFFER; None once that was overwritten, for it stands for none then."""
-    return memories.get(node)
-
-
 def buffer_nodes() -> dict[UOp, Buffer]:
     """All BUFFER nodes that stand for memory now."""
     # Other threads make buffers meanwhile: a list of the keys is taken at once.

@@ -18,7 +18,7 @@ def reference_device():
 
 def memory(tensor):
     node = holdings.realized(tensor.uop)
-    return holdings.memory(split_view(node)[1]).whole
+    return holdings.memories[split_view(node)[1]].whole
 
 
 def kernels_of(function):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kernelet import engine, holdings
+from kernelet import backends, engine, holdings
 from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
@@ -14,7 +14,7 @@ from kernelet.graph.uop import UOp
 
 def floats(*values: float) -> UOp:
     data = struct.pack(f"<{len(values)}f", *values)
-    return holdings.new_buffer(data, len(values), dtypes.float32, engine.default_device())
+    return holdings.new_buffer(data, len(values), dtypes.float32, backends.default_device())
 
 
 def test_memory_and_views_of_it_are_known_without_being_computed() -> None:
@@ -42,7 +42,7 @@ def test_a_renamed_node_stands_for_nothing_any_longer() -> None:
     node = floats(5)
     fresh = holdings.rename(node)
     assert holdings.realized(node) is None
-    assert holdings.memory_if_current(node) is None
+    assert holdings.memories.get(node) is None
     assert engine.contents(fresh) == struct.pack("<f", 5)
 
 
@@ -51,7 +51,7 @@ def test_writes_below_a_node_are_found() -> None:
     write = UOp(Op.ASSIGN, dtypes.float32, (node, other))
     after = UOp(Op.AFTER, dtypes.float32, (node, write))
     assert holdings.overwritten([after + other]) == {node}
-    blocks = {id(holdings.memory(node).whole)}
+    blocks = {id(holdings.memories[node].whole)}
     assert holdings.reads_memory(node * 2.0, blocks)
     assert not holdings.reads_memory(other * 2.0, blocks)
     assert holdings.lies_in(node, blocks)
@@ -68,14 +68,14 @@ def test_a_recorder_sees_what_runs_inside_its_block() -> None:
     assert len(recorder.steps) == 1
     found = holdings.realized(result)
     assert found is not None
-    assert recorder.changes(holdings.memory(holdings.base_of_view(found)))
-    assert not recorder.changes(holdings.memory(node))
+    assert recorder.changes(holdings.memories[holdings.base_of_view(found)])
+    assert not recorder.changes(holdings.memories[node])
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_memory_has_one_node(size: int) -> None:
     node = floats(*range(size))
-    assert holdings.node_over(holdings.memory(node), size, dtypes.float32) is node
+    assert holdings.node_over(holdings.memories[node], size, dtypes.float32) is node
 
 
 def test_an_exclusive_function_runs_in_one_thread_at_a_time() -> None:

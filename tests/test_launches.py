@@ -27,7 +27,7 @@ def floats(buffer):
 
 
 def given(values, device):
-    return holdings.memory(Tensor(values, device=device).uop)
+    return holdings.memories[Tensor(values, device=device).uop]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -36,7 +36,7 @@ def test_a_replay_runs_the_same_kernels_on_other_memory(device):
         x = Tensor([1.0, 2.0, 3.0, 4.0])
         steps = captured(lambda: (x + 1).contiguous() * x.sum())
         places = [[None] * len(step.buffers) for step in steps]
-        source = holdings.memory(x.uop)
+        source = holdings.memories[x.uop]
         for step, row in zip(steps, places, strict=True):
             for position, buffer in enumerate(step.buffers):
                 if buffer is source:
@@ -88,9 +88,9 @@ def test_a_launch_tells_how_much_it_writes():
     (step,) = recorder.steps
     assert step.outputs == 2
     assert [floats(each) for each in step.buffers] == [[2.0, 3.0], [2.0, 4.0], [1.0, 2.0]]
-    written = [holdings.memory(holdings.realized(each.uop)) for each in both]
+    written = [holdings.memories[holdings.realized(each.uop)] for each in both]
     assert all(recorder.changes(each) for each in written)
-    assert not recorder.changes(holdings.memory(x.uop))
+    assert not recorder.changes(holdings.memories[x.uop])
 
 
 @pytest.mark.skipif(len(DEVICES) < 2, reason="no compiler: there is one device")

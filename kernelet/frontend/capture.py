@@ -116,7 +116,7 @@ def _set_apart(part: Part) -> Tensor:
     """Let a part of an input stand for a copy: its memory is written for another reason."""
     apart = Tensor(UOp(Op.CONTIGUOUS, part.node.dtype, (part.memory_node,)))
     live.realize([apart])
-    memory = holdings.memory(split_view(apart.uop)[1])
+    memory = holdings.memories[split_view(apart.uop)[1]]
     part.given = (memory.whole, memory.offset)
     return apart
 
@@ -316,7 +316,7 @@ class _Capturing:
                 block = buffer.view(start, form.nbytes)
                 nodes[place] = holdings.adopt(block, form.size, form.base.dtype)
             views[part.tensor].append(substitute(form.over(nodes[place]), inputs.binds))
-            self._leaves.append(holdings.memory(nodes[place]))
+            self._leaves.append(holdings.memories[nodes[place]])
         made: dict[int, Tensor] = {}
         for tensor, own in zip(inputs.tensors, views, strict=True):
             if id(tensor) not in made:
@@ -404,7 +404,7 @@ class _Capturing:
         """How a replay makes a returned tensor."""
         rows, params, own = [], {}, {}
         for slot, base in enumerate(live.bases_of(tensor.uop)):
-            buffer = holdings.memory(base)
+            buffer = holdings.memories[base]
             place = self.place_of(buffer)
             arg = ParamArg(slot, base.arg.size, base.arg.device)
             params[base] = UOp(Op.PARAM, base.dtype, (), arg)
@@ -463,7 +463,7 @@ def _structure_of(result: object, work: _Capturing) -> tuple[object, list[Buffer
 def _memory_of(tensor: live.Handle) -> list[Buffer]:
     """The memory that holds the value of a tensor, on each of its devices; none when there is none."""
     node = holdings.realized(tensor.uop)
-    return [] if node is None else [holdings.memory(base) for base in live.bases_of(node)]
+    return [] if node is None else [holdings.memories[base] for base in live.bases_of(node)]
 
 
 def _blocks_of(tensor: live.Handle) -> set[int]:

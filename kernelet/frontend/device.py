@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from kernelet import engine
+from kernelet import backends
 from kernelet.base import config
 from kernelet.runtime import device as drivers
 from kernelet.runtime.device import Driver
@@ -21,7 +21,7 @@ class Devices:
     @property
     def DEFAULT(self) -> str:
         """The device of tensors for which none is named; assign to change it."""
-        return engine.default_device()
+        return backends.default_device()
 
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:

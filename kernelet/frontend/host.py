@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Union
 
-from kernelet import engine, holdings
+from kernelet import backends, holdings
 from kernelet.base.dtype import (
     FORMATS,
     DType,
@@ -230,7 +230,7 @@ def stored_node(found: HostData, device: str | tuple[str, ...]) -> UOp:
 def device_name(device: DeviceLike) -> str | tuple[str, ...]:
     """The one spelling of a device's name, or of several names for values on all of them."""
     if device is None:
-        return engine.default_device()
+        return backends.default_device()
     if isinstance(device, str):
         return canonical(device)
     try:

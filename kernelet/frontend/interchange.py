@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernelet import engine, holdings
+from kernelet import backends, engine, holdings
 from kernelet.base.dtype import FORMATS, DType, dtypes
 from kernelet.base.errors import ArgumentError, DeviceError, SharingError
 from kernelet.base.helpers import argsort
@@ -97,7 +97,7 @@ class Interchange(Indexing):
     @classmethod
     def _over_memory(cls, array: np.ndarray, dtype: DType) -> Self | None:
         """A tensor over the memory of an array; None where that cannot be."""
-        name = engine.default_device()
+        name = backends.default_device()
         steps = [step // dtype.itemsize for step in array.strides]
         address, is_read_only = array.__array_interface__["data"]
         is_even = not any(step % dtype.itemsize for step in (address, *array.strides))

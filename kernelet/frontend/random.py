@@ -115,7 +115,7 @@ def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
     near = device if isinstance(device, str) else device[0]
     buffer = holdings.new_buffer(_words(count), 4, dtypes.uint32, near)
     for draws in _recorders.get():
-        draws.append(Draw(holdings.memory(buffer), count))
+        draws.append(Draw(holdings.memories[buffer], count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
     word = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]

@@ -38,7 +38,7 @@ class Kept(NamedTuple):
 
     def current(self) -> UOp:
         """The node that stands for it now."""
-        if holdings.memory_if_current(self.node) is not None:
+        if holdings.memories.get(self.node) is not None:
             return self.node
         return holdings.node_over(self.buffer, self.node.arg.size, self.node.dtype)
 

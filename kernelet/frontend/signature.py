@@ -211,7 +211,7 @@ class _Reader:
                 if split_view(view)[1].op is not Op.BUFFER:
                     return False
                 form = form_of(view)
-            memory = holdings.memory_if_current(form.base)
+            memory = holdings.memories.get(form.base)
             if memory is None:
                 return False
             for bind in form.binds:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Self, final
 
-from kernelet import engine, holdings
+from kernelet import backends, engine, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
 from kernelet.base.dtype import DType, Scalar
@@ -131,7 +131,7 @@ class Tensor(
 
     @classmethod
     def _create(cls, uop: UOp, device: DeviceLike, requires_grad: bool | None) -> Self:
-        if device is not None and uop.device is None and device != engine.default_device():
+        if device is not None and uop.device is None and device != backends.default_device():
             uop = UOp(Op.COPY, uop.dtype, (uop,), device_name(device))
         if uop.dtype.is_float:
             # Equal constants are one node: a number keeps the gradients of two leaves apart.
@@ -170,7 +170,7 @@ class Tensor(
     @property
     def device(self) -> str | tuple[str, ...]:
         """The device that holds the values; all of them if the tensor is spread over several."""
-        return self.uop.device or engine.default_device()
+        return self.uop.device or backends.default_device()
 
     __hash__ = object.__hash__
 

@@ -14,7 +14,7 @@ from functools import partial, reduce, wraps
 from operator import add
 from typing import Any
 
-from kernelet import engine, holdings
+from kernelet import backends, holdings
 from kernelet.base.errors import ArgumentError, GradientError, ShapeError
 from kernelet.frontend import history
 from kernelet.frontend.arguments import checked
@@ -275,7 +275,7 @@ def _unknown(rows: Tensor) -> Tensor:
     """A tensor like one of `rows`, of which nothing but shape, type and device is known."""
     shape = rows.shape[1:]
     size = product_of(shape)
-    device = rows.uop.device or engine.default_device()
+    device = rows.uop.device or backends.default_device()
     if not isinstance(size, int) or not isinstance(device, str):
         raise ArgumentError(
             f"vmap: a tensor of shape {show_shape(rows.shape)} on {rows.device}. Its other axes "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import attrgetter
 from typing import TypeVar
 
+from kernelet.graph.infer import Dim
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
@@ -62,13 +63,7 @@ def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     A replacement is taken as it is: nothing is replaced inside it.
     """
     done: dict[UOp, UOp] = dict(mapping)
-    in_sizes: dict[UOp, UOp] = {}
-
-    def replace_size(size: UOp) -> UOp:
-        if size not in in_sizes:
-            in_sizes[size] = substitute(size, mapping)
-        return in_sizes[size]
-
+    in_sizes: dict[UOp, Dim] = {}
     stack = [root]
     while stack:
         node = stack[-1]
@@ -80,29 +75,29 @@ def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
             stack.extend(reversed(missing))
             continue
         src = tuple([done[source] for source in node.src])
-        arg = map_sizes(node, replace_size)
+        arg = (
+            node.arg
+            if next(sizes_of(node), None) is None
+            else _replaced(node.arg, mapping, in_sizes)
+        )
         unchanged = src == node.src and arg is node.arg
         done[node] = node if unchanged else UOp(node.op, node.dtype, src, arg)
         stack.pop()
     return done[root]
 
 
-def map_sizes(node: UOp, function: Callable[[UOp], UOp]) -> object:
-    """The payload of a movement node with `function` applied to its symbolic sizes."""
-    if node.op not in _SIZED or next(sizes_of(node), None) is None:
-        return node.arg
-    return _map_nested(node.arg, function)
-
-
-def _map_nested(part: object, function: Callable[[UOp], UOp]) -> object:
+def _replaced(part: object, mapping: Mapping[UOp, UOp], known: dict[UOp, Dim]) -> object:
+    """A payload, or a part of one, with its sizes after `mapping`."""
     if isinstance(part, tuple):
-        return tuple([_map_nested(inner, function) for inner in part])
+        return tuple([_replaced(inner, mapping, known) for inner in part])
     if not isinstance(part, UOp):
         return part
-    found = function(part)
-    # A size whose value became known is a plain number again.
-    low, high = found.bounds
-    return int(low) if low == high else found
+    if part not in known:
+        found = substitute(part, mapping)
+        # A size whose value became known is a plain number again.
+        low, high = found.bounds
+        known[part] = int(low) if low == high else found
+    return known[part]
 
 
 def sizes_of(node: UOp) -> Iterator[UOp]:

@@ -90,7 +90,7 @@ class Embedding:
         if not is_known or holdings.is_recording() or not isinstance(count, int) or count > _FEW:
             return
         assert node is not None
-        if not holdings.memory(split_view(node)[1]).driver.is_host:
+        if not holdings.memories[split_view(node)[1]].driver.is_host:
             return
         numbers = struct.unpack(f"{count}{index.dtype.code}", index.data())
         wrong = [each for each in numbers if not -self.vocab_size <= each < self.vocab_size]

@@ -34,12 +34,12 @@ def test_readers_between_two_writes_see_the_first() -> None:
 
 def test_a_write_stays_in_its_memory() -> None:
     x = Tensor([1.0, 2.0]).realize()
-    memory = holdings.memory(x.uop)
+    memory = holdings.memories[x.uop]
     x.assign(x + 1).realize()
-    assert holdings.memory(x.uop) is memory
+    assert holdings.memories[x.uop] is memory
     x[0] = 5
     assert x.tolist() == [5.0, 3.0]
-    assert holdings.memory(x.uop) is memory
+    assert holdings.memories[x.uop] is memory
 
 
 def test_a_loss_read_after_the_step_is_that_of_the_old_weights() -> None:

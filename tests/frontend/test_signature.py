@@ -74,7 +74,7 @@ def test_neighbouring_rows_are_a_part_of_their_memory(view):
     data = Tensor([float(n) for n in range(40)]).reshape(10, 4).realize()
     tensor = view(data)
     form = form_of(tensor.uop)
-    memory = holdings.memory(form.base).view(form.start, form.nbytes)
+    memory = holdings.memories[form.base].view(form.start, form.nbytes)
     values = memoryview(bytes(memory.copy_out())).cast("f").tolist()
     assert values == tensor.flatten().tolist()
     assert form.over(tensor.uop.__class__.buffer(form.size, tensor.dtype, "PYTHON")).shape == (

@@ -128,7 +128,7 @@ def test_an_optimizer_keeps_its_memory_over_many_steps():
             (weight * weight).sum().backward()
             optimizer.step()
             kept = (weight, optimizer.m[0], optimizer.corrections)
-            places.append(tuple(id(holdings.memory(each.uop)) for each in kept))
+            places.append(tuple(id(holdings.memories[each.uop]) for each in kept))
     assert len(set(places)) == 1
 
 

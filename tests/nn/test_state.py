@@ -88,12 +88,12 @@ def test_a_saved_model_loads_into_another(tmp_path):
 def test_loading_keeps_type_memory_and_trainability():
     layer = nn.Linear(2, 1, bias=False)
     layer.weight = Tensor([[1.0, 2.0]], requires_grad=True).realize()
-    memory = holdings.memory(next(iter(layer.weight.uop.toposort())))
+    memory = holdings.memories[next(iter(layer.weight.uop.toposort()))]
     load_state_dict(layer, {"weight": Tensor([[3.0, 4.0]], dtype=dtypes.float16)})
     assert layer.weight.tolist() == [[3.0, 4.0]]
     assert layer.weight.dtype is dtypes.float32
     assert layer.weight.requires_grad is True
-    assert holdings.memory(next(iter(layer.weight.uop.toposort()))) is memory
+    assert holdings.memories[next(iter(layer.weight.uop.toposort()))] is memory
 
 
 def test_a_missing_name_is_an_error_unless_strict_is_off():
