@@ -75,11 +75,8 @@ def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
             stack.extend(reversed(missing))
             continue
         src = tuple([done[source] for source in node.src])
-        arg = (
-            node.arg
-            if next(sizes_of(node), None) is None
-            else _replaced(node.arg, mapping, in_sizes)
-        )
+        has_sizes = next(sizes_of(node), None) is not None
+        arg = _replaced(node.arg, mapping, in_sizes) if has_sizes else node.arg
         unchanged = src == node.src and arg is node.arg
         done[node] = node if unchanged else UOp(node.op, node.dtype, src, arg)
         stack.pop()

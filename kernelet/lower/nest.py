@@ -29,9 +29,9 @@ from kernelet.graph.ops import Op
 from kernelet.graph.placement import TILE_KINDS, Chain, last_live
 from kernelet.graph.scan import identity_of, identity_value
 from kernelet.graph.uop import ScratchArg, UOp
-from kernelet.graph.walk import substitute
+from kernelet.graph.walk import rebuild, substitute
 from kernelet.lower.blocking import block_sum
-from kernelet.lower.loops import join_loops
+from kernelet.lower.loops import fresh_numbers, join_loops
 from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
 from kernelet.lower.scatter import scatter_sum
@@ -355,12 +355,15 @@ def _one_after_the_other(blocks: list[UOp]) -> UOp:
     """The statements of all blocks in one, each with loops and scratch of its own."""
     statements: Statements = []
     used = 0
+
+    def apart(_: UOp, made: UOp) -> UOp:
+        if made.op not in (Op.RANGE, Op.SCRATCH):
+            return made
+        return made.replace(arg=replace(made.arg, number=made.arg.number + used))
+
     for block in blocks:
-        apart = {
-            node: node.replace(arg=replace(node.arg, number=node.arg.number + used))
-            for node in block.toposort()
-            if node.op in (Op.RANGE, Op.SCRATCH)
-        }
-        statements += substitute(block, apart).src
-        used = max([used, *[node.arg.number + 1 for node in apart.values()]])
+        # A loop may end where another one says: its size is renumbered too.
+        renumbered = rebuild(block, apart)
+        statements += renumbered.src
+        used = max(used, *(next(fresh_numbers(renumbered, op)) for op in (Op.RANGE, Op.SCRATCH)))
     return UOp(Op.BLOCK, dtypes.void, tuple(statements))

@@ -369,6 +369,19 @@ def test_parts_have_scratch_of_their_own() -> None:
     assert len({node.arg.number for node in scratch}) == 2
 
 
+def test_a_loop_that_ends_early_belongs_to_its_own_part() -> None:
+    x, y = triangle(memory(1, 9, 9), 0.0), memory(2, 9, 9)
+    parts = [
+        kernel_of(reshape(memory(slot, 9), 9, 1), reduce(part, Op.ADD, 1))
+        for slot, part in ((3, x), (4, triangle(x + y, 0.0)), (5, triangle(x * y, 0.0)))
+    ]
+    plan = Plan(trimmed=True)
+    text = loops(UOp.sink(*parts), Plan(parts=(plan,) * 3))
+    for number in (0, 2, 4):
+        assert f"for r{number} in 9:" in text
+        assert f"for r{number + 1} in r{number} + 1 reduce:" in text
+
+
 def test_parts_that_do_the_same_with_other_memory_have_one_form() -> None:
     first = kernel_of(memory(0, 8), memory(0, 8) + memory(1, 8))
     second = kernel_of(memory(5, 8), memory(5, 8) + memory(2, 8))
