@@ -21,7 +21,7 @@ from kernelet import backends
 from kernelet.base.dtype import DType
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import VIEWS, base_of, reachable
+from kernelet.graph.walk import VIEWS, apply_view, base_of, reachable
 from kernelet.kernelize.multi import spread
 from kernelet.launches import Launch
 from kernelet.runtime import device
@@ -83,12 +83,10 @@ def exclusively(function: Callable[P, R]) -> Callable[P, R]:
 
 def new_buffer(data: bytes | memoryview | None, size: int, dtype: DType, name: str) -> UOp:
     """A BUFFER node with memory on device `name`, holding a copy of `data`."""
-    node = UOp.buffer(size, dtype, device.canonical(name))
-    buffer = Buffer(node.arg.device, size * dtype.itemsize)
+    buffer = Buffer(device.canonical(name), size * dtype.itemsize)
     if data is not None:
         buffer.copy_in(data)
-    memories[node] = buffer
-    return node
+    return adopt(buffer, size, dtype)
 
 
 def adopt(buffer: Buffer, size: int, dtype: DType) -> UOp:
@@ -125,7 +123,8 @@ def realized(node: UOp) -> UOp | None:
     chain = []
     base = node
     while (base.op in MOVEMENT or base.op is Op.DETACH) and base not in values:
-        chain.append(base)
+        if base.op is not Op.DETACH:
+            chain.append(base)
         base = base.src[0]
     if base.op is Op.BUFFER:
         return node if base in memories and base not in stale else None
@@ -136,10 +135,7 @@ def realized(node: UOp) -> UOp | None:
         return spread(node).replace(src=known) if len(known) == len(views) else None
     if found is None or base_of_view(found) in stale or is_elsewhere(base, found):
         return None
-    for step in reversed(chain):
-        if step.op is not Op.DETACH:
-            found = step.replace(src=(found,))
-    return found
+    return apply_view(chain, found)
 
 
 def is_elsewhere(node: UOp, view: UOp) -> bool:
@@ -172,16 +168,12 @@ def storage_of(write: UOp) -> UOp:
     return storage if known is None else base_of_view(known)
 
 
-def readers_of(blocks: set[int], roots: Iterable[UOp]) -> list[UOp]:
-    """BUFFER nodes over the given memory (ids of whole buffers) that something is computed from:
-    `roots`, or a value that is known.
+def read_by(nodes: set[UOp], roots: Iterable[UOp]) -> list[UOp]:
+    """Those of some BUFFER nodes that something is computed from: `roots`, or a value that is known.
 
-    Their values are about to change, so the nodes must not stand for them any longer.
+    When their values are about to change, the nodes must not stand for them any longer.
     """
-    nodes = {n for n, b in buffer_nodes().items() if id(b.whole) in blocks}
-    if not nodes:
-        return []
-    return [node for node in UOp.sink(*values, *roots).toposort() if node in nodes]
+    return [node for node in UOp.sink(*values, *roots).toposort() if node in nodes] if nodes else []
 
 
 def lies_in(node: UOp, blocks: set[int]) -> bool:
@@ -200,16 +192,9 @@ def what_is_read(node: UOp) -> tuple[UOp, ...]:
 
 def concerns(root: UOp, written: set[int], used: set[int]) -> bool:
     """Whether a graph has to do with `written` memory, or has a pending write to `used` memory."""
-    for node in reachable([root], lambda node: (*node.src, *what_is_read(node))):
-        writes = overwritten([node]) if node.op is Op.AFTER else ()
-        if lies_in(node, written) or any(lies_in(each, used) for each in writes):
-            return True
-    return False
-
-
-def reads_memory(root: UOp, blocks: set[int]) -> bool:
-    """Whether computing `root` would read one of the memory blocks."""
-    return any(lies_in(node, blocks) for node in reachable([root], what_is_read))
+    below = reachable([root], lambda node: (*node.src, *what_is_read(node)))
+    waits = any(lies_in(node, used) for node in overwritten([root]))
+    return waits or any(lies_in(node, written) for node in below)
 
 
 def rename(node: UOp) -> UOp:
@@ -223,16 +208,23 @@ def rename(node: UOp) -> UOp:
 class Recorder:
     """Keeps what is run, in order, so that it can be run again.
 
-    A strict one lets nobody read values that would be others when it is run again; one that is not
-    keeps the nodes too that were asked for. `outdated` are nodes whose value is known and computed
-    anew all the same, as the memory that they read may have changed when it is run again.
+    It began at the moment `mark` in a `thread`. A strict one lets nobody read values that would be
+    others when it is run again; one that is not keeps the nodes too that were asked for. `outdated`
+    are nodes whose value is known and computed anew all the same, as the memory that they read may
+    have changed when it is run again.
     """
 
+    mark: int = 0
+    thread: int = field(default_factory=threading.get_ident)
     steps: list[Launch] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
     roots: list[UOp] = field(default_factory=list)
     is_strict: bool = True
     outdated: WeakSet[UOp] = field(default_factory=WeakSet)
+
+    def has_seen(self, change: tuple[int, int]) -> bool:
+        """Whether what changed then, in that thread, is the work of what is recorded."""
+        return change[0] >= self.mark and change[1] == self.thread
 
     def changes(self, buffer: Buffer) -> bool:
         """Whether the contents of a buffer differ from replay to replay."""
@@ -255,6 +247,8 @@ class Recorder:
 
 
 current_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+# Those of all threads.
+recorders: list[Recorder] = []
 
 
 def is_recording() -> bool:
@@ -263,10 +257,12 @@ def is_recording() -> bool:
 
 
 @contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Hand all launches inside the block to `recorder` too."""
+def recording(recorder: Recorder | None) -> Iterator[None]:
+    """Hand all launches inside the block to `recorder` too; to nobody for None."""
     token = current_recorder.set(recorder)
+    recorders.extend([] if recorder is None else [recorder])
     try:
         yield
     finally:
         current_recorder.reset(token)
+        recorders[:] = [each for each in recorders if each is not recorder]

@@ -52,8 +52,8 @@ def test_writes_below_a_node_are_found() -> None:
     after = UOp(Op.AFTER, dtypes.float32, (node, write))
     assert holdings.overwritten([after + other]) == {node}
     blocks = {id(holdings.memories[node].whole)}
-    assert holdings.reads_memory(node * 2.0, blocks)
-    assert not holdings.reads_memory(other * 2.0, blocks)
+    assert holdings.concerns(node * 2.0, blocks, set())
+    assert not holdings.concerns(other * 2.0, blocks, set())
     assert holdings.lies_in(node, blocks)
 
 

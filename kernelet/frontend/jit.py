@@ -19,15 +19,12 @@ from typing import Any, final
 from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.errors import JitError
-from kernelet.frontend.capture import Capture, FirstCall
+from kernelet.frontend.capture import Capture, first_call
 from kernelet.frontend.results import exchanged
 from kernelet.frontend.signature import Inputs, read_inputs
 from kernelet.frontend.tensor import Tensor
 
 MOST_CAPTURES = 64
-
-# What is known of a signature: what its first call showed, or what the second captured.
-Known = FirstCall | Capture
 
 
 @final
@@ -47,7 +44,8 @@ class TinyJit:
         if not callable(function):
             raise JitError(f"TinyJit: {function!r} cannot be called. Give a function of tensors.")
         self.function = function
-        self.captures: dict[tuple[object, ...], Known] = {}
+        # None for a signature that was met once.
+        self.captures: dict[tuple[object, ...], Capture | None] = {}
         self._objects: dict[int, object] = {}
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
@@ -75,18 +73,18 @@ class TinyJit:
                 if isinstance(known, Capture) and known.is_valid(inputs):
                     return known.replay(inputs)
             call = functools.partial(self.function, *first)
+            if known is not None or inputs.key not in self.captures:
+                self._make_room(inputs)
+                result = first_call(lambda: call(*args, **kwargs), inputs)
+                self.captures[inputs.key] = None
+                return result
 
             def call_with(others: dict[int, Tensor]) -> object:
                 own: Any = [exchanged(value, others) for value in args]
                 named: Any = {name: exchanged(value, others) for name, value in kwargs.items()}
                 return call(*own, **named)
 
-            if isinstance(known, FirstCall):
-                found: Known = Capture(call_with, inputs, known)
-            else:
-                self._make_room(inputs)
-                found = FirstCall(lambda: call(*args, **kwargs), inputs)
-            self.captures[inputs.key] = found
+            found = self.captures[inputs.key] = Capture(call_with, inputs)
             result, found.result = found.result, None
             return result
 

@@ -11,6 +11,7 @@ realized in that same schedule, before the write. What nobody holds is not kept.
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Sequence
@@ -138,11 +139,17 @@ def realize(tensors: Iterable[Handle]) -> None:
     if pending:
         given = {id(tensor) for tensor in pending}
         readers, last = _keep_readers([tensor.uop for tensor in pending], given)
+        recorder = holdings.current_recorder.get()
+        is_own = [recorder is None or recorder.has_seen(reader.changed) for reader in readers]
+        _copy_views(readers)
+        with holdings.recording(None):
+            # What is not the work of a function is no part of what is run again.
+            realize(itertools.compress(readers, map(operator.not_, is_own)))
+        readers = list(itertools.compress(readers, is_own))
         readers += _stored_on_the_way([tensor.uop for tensor in pending], given)
         for tensor in (*pending, *readers):
             if any(_is_between_writes(base, last) for base in bases_of(tensor.uop)):
-                # A view of memory between two writes: only a copy outlives the second.
-                _copy_view(tensor)
+                _let_copy(tensor)
         nodes = [tensor.uop for tensor in pending]
         kept = [reader.uop for reader in readers]
         if kept and _bind_differently([*kept, *nodes]):
@@ -168,6 +175,7 @@ def _stored_on_the_way(nodes: list[UOp], given: set[int]) -> list[Handle]:
 
 
 def _is_between_writes(base: UOp, last: Collection[UOp]) -> bool:
+    """Whether a view shows memory between two writes, of which only a copy outlives the second."""
     return base.op is Op.AFTER and base not in last and holdings.realized(base) is None
 
 
@@ -205,24 +213,34 @@ def _keep_readers(nodes: list[UOp], given: set[int]) -> tuple[list[Handle], set[
         # A reader may hold more writes, before which others read.
         graphs = [*nodes, *[reader.uop for reader in readers]]
         last = _last_writes(graphs)
-        written = holdings.overwritten(graphs) if last else set()
-        search = _OldReaders(written, last)
-        others = [t for t in live_tensors() if id(t) not in given] if last else []
-        found = [tensor for tensor in others if search.reads(tensor.uop)]
+        found = _readers_of(holdings.overwritten(graphs), last, given) if last else []
         if not found:
             return readers, last
-        for tensor in found:
-            given.add(id(tensor))
-            if _is_spare(tensor, written):
-                tensor.is_lost = True
-                continue
-            if holdings.realized(tensor.uop) is not None:
-                # A view of the memory itself: only a copy outlives the write.
-                _copy_view(tensor)
-            readers.append(tensor)
+        readers += found
 
 
-def _copy_view(tensor: Handle) -> None:
+def _readers_of(written: set[UOp], last_writes: set[UOp], given: set[int]) -> list[Handle]:
+    """Tensors, but those whose ids are `given`, that read old contents."""
+    search = _OldReaders(written, last_writes)
+    others = [tensor for tensor in live_tensors() if id(tensor) not in given]
+    readers = []
+    for tensor in [tensor for tensor in others if search.reads(tensor.uop)]:
+        given.add(id(tensor))
+        if _is_spare(tensor, written):
+            tensor.is_lost = True
+            continue
+        readers.append(tensor)
+    return readers
+
+
+def _copy_views(readers: Iterable[Handle]) -> None:
+    """Let those that stand for memory itself become copies, which outlive a write to it."""
+    for tensor in readers:
+        if holdings.realized(tensor.uop) is not None:
+            _let_copy(tensor)
+
+
+def _let_copy(tensor: Handle) -> None:
     tensor.uop = UOp(Op.CONTIGUOUS, tensor.dtype, (tensor.uop,))
     note_change(tensor)
 
@@ -292,31 +310,26 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
     write; lazy tensors that read it are computed. Nodes from which a value was computed that is
     still known do not stand for the memory any longer.
     """
-    waiting = []
-    for tensor in live_tensors():
-        base = split_view(tensor.uop)[1]
-        found = base if base.op is Op.BUFFER else holdings.realized(base)
-        if found is not None:
-            shows = any(holdings.lies_in(base, written) for base in bases_of(found))
-            if id(tensor) not in followers and shows:
-                _copy_view(tensor)
-                waiting.append(tensor)
-        elif holdings.reads_memory(tensor.uop, written):
-            if tensor.owner is None:
-                waiting.append(tensor)
-            else:
-                tensor.is_lost = True
-        elif any(holdings.lies_in(node, used) for node in holdings.overwritten([tensor.uop])):
-            waiting.append(tensor)
-    if waiting:
-        realize(waiting)
+    run_pending_writes(used)
+    nodes = {node for node in holdings.buffer_nodes() if holdings.lies_in(node, written)}
+    readers = _readers_of(nodes, set(), set(followers))
+    _copy_views(readers)
+    realize(readers)
     lazy = [t.uop for t in live_tensors() if split_view(t.uop)[1].op is not Op.BUFFER]
-    rename(holdings.readers_of(written, [*lazy, *all_sources()]))
+    rename(holdings.read_by(nodes, [*lazy, *all_sources()]))
 
 
-def run_pending_writes() -> None:
-    """Run all writes that wait."""
-    realize([tensor for tensor in live_tensors() if holdings.overwritten([tensor.uop])])
+def run_pending_writes(blocks: set[int] | None = None) -> None:
+    """Run the writes that wait, all or those to memory in these blocks."""
+
+    def is_meant(node: UOp) -> bool:
+        return blocks is None or holdings.lies_in(node, blocks)
+
+    mine = holdings.current_recorder.get()
+    others = [each for each in holdings.recorders if each is not mine]
+    # What other threads are recording they run themselves.
+    found = [t for t in live_tensors() if not any(each.has_seen(t.changed) for each in others)]
+    realize([t for t in found if any(map(is_meant, holdings.overwritten([t.uop])))])
 
 
 @holdings.exclusively

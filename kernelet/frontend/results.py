@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,14 +16,14 @@ from kernelet import holdings
 from kernelet.frontend.signature import Inputs
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
-from kernelet.graph.walk import substitute
-from kernelet.launches import Place
+from kernelet.graph.walk import substitute, with_free_variables
+from kernelet.launches import Given, Place
 from kernelet.runtime.buffer import Buffer
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """A returned tensor that is the n-th input itself."""
+class Slot:
+    """Where the n-th of some tensors belongs."""
 
     number: int
 
@@ -53,31 +51,20 @@ class Result:
     view: UOp
     memory: tuple[tuple[UOp, Place | Kept], ...]
 
-    def node(self, inputs: Inputs, given: Sequence[Buffer], leaves: dict[Place, UOp]) -> UOp:
+    def node(self, inputs: Inputs, given: Sequence[Given], leaves: dict[Place, UOp]) -> UOp:
         """The node in one call; results on the same memory share their leaf."""
         found = inputs.binds
         for param, place in self.memory:
             if isinstance(place, Kept):
                 found[param] = place.current()
             elif place.number < len(inputs.parts):
-                found[param] = inputs.parts[place.number].memory_node
+                found[param] = inputs.memory_node(place.number)
             else:
                 if place not in leaves:
-                    memory = given[place.number]
+                    memory, _ = given[place.number]
                     leaves[place] = holdings.adopt(memory, param.arg.size, param.dtype)
                 found[param] = leaves[place]
         return substitute(self.view, found)
-
-
-def held_elsewhere(results: Sequence[Tensor]) -> set[int]:
-    """The ids of tensors that something else than this list and the returned value refers to."""
-    times = Counter([id(tensor) for tensor in results])
-    # One reference is the argument of getrefcount itself.
-    return {
-        id(results[n])
-        for n in range(len(results))
-        if sys.getrefcount(results[n]) > 2 * times[id(results[n])] + 1
-    }
 
 
 def mapped(value: object, function: Callable[[object], object]) -> object:
@@ -102,22 +89,33 @@ def mapped(value: object, function: Callable[[object], object]) -> object:
     return value
 
 
-def exchanged(value: object, others: Mapping[int, Tensor]) -> object:
-    """The value with other tensors for those with these ids."""
+def for_each_tensor(value: object, function: Callable[[Tensor], object]) -> object:
+    """A nested value with `function` of each tensor in place of it."""
     if isinstance(value, Tensor):
-        return others.get(id(value), value)
-    return mapped(value, lambda part: exchanged(part, others))
+        return function(value)
+    return mapped(value, lambda part: for_each_tensor(part, function))
+
+
+def exchanged(value: object, others: Mapping[int, object]) -> object:
+    """The value with others in place of the tensors with these ids."""
+    return for_each_tensor(value, lambda tensor: others.get(id(tensor), tensor))
+
+
+def filled(value: object, tensors: Sequence[Tensor], inputs: Inputs) -> object:
+    """The value with tensors in the slots, and with the values that variables have now.
+
+    Not a function inside of a function: one that calls itself is a cycle, and would keep the memory
+    of each call until the garbage collector comes by.
+    """
+    if isinstance(value, Slot):
+        return tensors[value.number]
+    if isinstance(value, UOp):
+        return substitute(with_free_variables(value), inputs.binds)
+    return mapped(value, lambda part: filled(part, tensors, inputs))
 
 
 def tensors_in(value: object) -> list[Tensor]:
     """The tensors in a returned value, as often as they are in it."""
-    if isinstance(value, Tensor):
-        return [value]
     found: list[Tensor] = []
-
-    def visit(part: object) -> object:
-        found.extend(tensors_in(part))
-        return part
-
-    mapped(value, visit)
+    for_each_tensor(value, found.append)
     return found

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kernelet import holdings
 from kernelet.base import config
@@ -22,6 +23,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.walk import binds_in, split_view, substitute, with_free_variables
 from kernelet.launches import Given
+from kernelet.runtime.buffer import Buffer
 
 _PLAIN = (int, str, bytes, bool, type(None), range)
 
@@ -51,25 +53,19 @@ class Form:
         return substitute(self.view, {param: leaf})
 
 
-@dataclass(slots=True)
-class Part:
-    """The memory of a tensor on one of its devices.
-
-    `node` is a view of it, `tensor` the number of the tensor among the inputs.
-    """
+class Part(NamedTuple):
+    """The memory of a tensor, the n-th of the inputs, on one of its devices."""
 
     tensor: int
-    node: UOp
     form: Form
     given: Given
 
-    @property
-    def memory_node(self) -> UOp:
-        """The memory as a flat node."""
-        form = self.form
-        if form.size == form.base.arg.size:
-            return form.base
-        return UOp(Op.RESHAPE, self.node.dtype, (live.without_detach(self.node),), (form.size,))
+    def copy(self) -> Buffer:
+        """The same contents in other memory."""
+        buffer, start = self.given
+        found = Buffer(buffer.device, self.form.nbytes)
+        found.copy_from(buffer.view(start, found.nbytes))
+        return found
 
 
 @dataclass(slots=True)
@@ -91,11 +87,13 @@ class Inputs:
         """The variables with their values."""
         return {variable: variable.bind(number) for variable, number in self.variables.items()}
 
-    def see_again(self) -> None:
-        """Note the nodes that stand for the memory now."""
-        views = [view for tensor in self.tensors for view in views_of(tensor)]
-        for part, view in zip(self.parts, views, strict=True):
-            part.node, part.form = view, form_of(view)
+    def memory_node(self, number: int) -> UOp:
+        """The memory of a part as a flat node, as it is now."""
+        node = [view for tensor in self.tensors for view in views_of(tensor)][number]
+        form = form_of(node)
+        if form.size == form.base.arg.size:
+            return form.base
+        return UOp(Op.RESHAPE, node.dtype, (live.without_detach(node),), (form.size,))
 
 
 def read_inputs(
@@ -217,7 +215,7 @@ class _Reader:
             for bind in form.binds:
                 self._note(bind)
             given = memory.whole, memory.offset + form.start
-            self.inputs.parts.append(Part(number, view, form, given))
+            self.inputs.parts.append(Part(number, form, given))
         return True
 
     def _compare_places(self) -> None:
@@ -256,24 +254,20 @@ def views_of(tensor: Tensor) -> tuple[UOp, ...]:
 
 def form_of(node: UOp) -> Form:
     """How a view of memory lies in it; kept on the node."""
-    found: Form | None = node.cache.get("form")
-    if found is None:
-        found = node.cache["form"] = _form_of(node)
+    if "form" not in node.cache:
+        node.cache["form"] = _form_of(node)
+    found: Form = node.cache["form"]
     return found
 
 
 def _form_of(node: UOp) -> Form:
-    found = rows_of(live.without_detach(node))
-    if found is not None:
-        return _flat_form(node, *found)
-    base = split_view(node)[1]
-    param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, base.arg.size, base.arg.device))
-    form = with_free_variables(substitute(live.without_detach(node), {base: param}))
-    return Form(base, 0, base.arg.size * node.dtype.itemsize, form, tuple(binds_in(node)))
-
-
-def _flat_form(node: UOp, base: UOp, start: int) -> Form:
-    size, itemsize = math.prod(known_shape(node.shape)), node.dtype.itemsize
+    plain, itemsize = live.without_detach(node), node.dtype.itemsize
+    rows = rows_of(plain)
+    base, start = rows or (split_view(node)[1], 0)
+    size = base.arg.size if rows is None else math.prod(known_shape(node.shape))
     param = UOp(Op.PARAM, base.dtype, (), ParamArg(0, size, base.arg.device))
-    view = UOp(Op.RESHAPE, node.dtype, (param,), node.shape)
-    return Form(base, start * itemsize, size * itemsize, view, ())
+    if rows is None:
+        view = with_free_variables(substitute(plain, {base: param}))
+    else:
+        view = UOp(Op.RESHAPE, node.dtype, (param,), node.shape)
+    return Form(base, start * itemsize, size * itemsize, view, tuple(binds_in(plain)))

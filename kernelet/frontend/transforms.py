@@ -19,7 +19,7 @@ from kernelet.base.errors import ArgumentError, GradientError, ShapeError
 from kernelet.frontend import history
 from kernelet.frontend.arguments import checked
 from kernelet.frontend.primitives import show_dim, show_shape
-from kernelet.frontend.results import exchanged, mapped, tensors_in
+from kernelet.frontend.results import exchanged, for_each_tensor, mapped, tensors_in
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.batch import with_batch_axis
 from kernelet.graph.infer import Dim
@@ -31,13 +31,6 @@ from kernelet.graph.walk import base_of, substitute
 Function = Callable[..., Any]
 Axis = int | None
 BatchAxes = Axis | Sequence[Axis]
-
-
-def for_each_tensor(value: object, function: Callable[[Tensor], object]) -> object:
-    """A nested value with `function` of each tensor in place of it."""
-    if isinstance(value, Tensor):
-        return function(value)
-    return mapped(value, lambda part: for_each_tensor(part, function))
 
 
 def _as_tensors(value: object) -> object:

@@ -1,12 +1,11 @@
-"""What the first call shows and what a capture refuses or keeps."""
+"""What the first call computes and what a capture keeps."""
 
 import gc
 
 import pytest
 
 from kernelet import GlobalCounters, Tensor, TinyJit
-from kernelet.base.errors import JitError
-from kernelet.frontend.capture import Capture, FirstCall
+from kernelet.frontend.capture import Capture, first_call
 from kernelet.frontend.signature import read_inputs
 
 
@@ -14,22 +13,11 @@ def inputs_of(*arguments):
     return read_inputs(None, arguments, {})
 
 
-def test_the_first_call_shows_what_is_written():
-    x, weight = Tensor([1.0]).realize(), Tensor([2.0]).realize()
-    first = FirstCall(lambda: weight.assign(weight + x).realize(), inputs_of(x))
-    assert first.inputs_written == set()
-    assert len(first.written_elsewhere) == 1
-    assert id(weight) not in first.writers  # it was returned: a result
-    first = FirstCall(lambda: x.assign(x + 1) and None, inputs_of(x, weight))
-    assert first.inputs_written == {0}
-    assert first.written_elsewhere == set()
-
-
 def test_parameters_that_were_lazy_are_computed_once():
     weight = Tensor.rand(3)
     other = Tensor.rand(3)
     x = Tensor([1.0, 2.0, 3.0]).realize()
-    FirstCall(lambda: x * weight, inputs_of(x))
+    first_call(lambda: x * weight, inputs_of(x))
     assert "lazy" not in repr(weight)
     assert "lazy" in repr(other)
 
@@ -41,9 +29,8 @@ def test_a_capture_replays_with_other_inputs():
     def run(x):
         return {"y": x * weight}
 
-    first = FirstCall(lambda: run(x), inputs_of(x))
-    assert first.result["y"].item() == 2.0
-    capture = Capture(lambda own: run(own[id(x)]), inputs_of(x), first)
+    assert first_call(lambda: run(x), inputs_of(x))["y"].item() == 2.0
+    capture = Capture(lambda own: run(own[id(x)]), inputs_of(x))
     assert capture.result["y"].item() == 2.0
     inputs = inputs_of(Tensor([5.0]))
     assert capture.is_valid(inputs)
@@ -52,11 +39,19 @@ def test_a_capture_replays_with_other_inputs():
     assert not capture.is_valid(inputs)
 
 
-def test_other_writes_than_in_the_first_call_are_refused():
-    x = Tensor([1.0]).realize()
-    first = FirstCall(lambda: x + 1, inputs_of(x))
-    with pytest.raises(JitError, match="jit"):
-        Capture(lambda own: own[id(x)].assign(x + 1), inputs_of(x), first)
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x[1:3], lambda x: x.T, lambda x: x[:, 1]])
+def test_what_the_captured_call_writes_is_seen_by_nobody_else(view):
+    whole, state = Tensor([[1.0, 2.0]] * 4).realize(), Tensor([5.0]).realize()
+    x = view(whole)
+    readers = [whole * 1, whole.detach(), state * 1, state.detach()]
+
+    def run(x):
+        Tensor.realize(x.assign(x + 1), state.assign(state + 1))
+
+    Capture(lambda own: run(own[id(x)]), inputs_of(x))
+    assert [each.tolist() for each in readers] == [[[1.0, 2.0]] * 4] * 2 + [[5.0]] * 2
+    added = (whole - readers[0]).sum().item()
+    assert (added, (x - view(readers[0])).min().item(), state.item()) == (x.numel(), 1.0, 6.0)
 
 
 def test_the_memory_of_a_result_is_free_as_soon_as_nobody_holds_it() -> None:

@@ -594,6 +594,16 @@ def test_a_pending_write_comes_first():
         assert jit(Tensor([10.0])).item() == 10.0 * (n + 3)
 
 
+@pytest.mark.parametrize("view", [Tensor.detach, lambda x: x[:1], lambda x: x.flip(0)])
+def test_an_argument_keeps_its_value_before_a_pending_write(view):
+    data = Tensor([1.0, 2.0]).realize()
+    jit = TinyJit(lambda x: x * 10)
+    for _ in range(5):
+        old = view(data)
+        data.assign(data + 1)
+        assert jit(old).max().item() == 10 * (view(data).max().item() - 1)
+
+
 def test_a_tensor_that_stands_for_another_value_is_captured_anew():
     weight = Tensor([2.0]).realize()
     jit, calls = counted(lambda x: x * weight)
@@ -1032,6 +1042,27 @@ def test_what_another_thread_does_meanwhile_is_not_captured():
         counts.append(GlobalCounters.kernel_count - before)
     assert counts == [1, 1, 1, 1]
     assert "lazy" in repr(made[-1])
+
+
+def test_a_write_that_waits_while_another_thread_captures_is_captured():
+    state = Tensor([1.0]).realize()
+
+    def work():
+        with Context(DEV="PYTHON"):
+            double = TinyJit(lambda x: x * 2)
+            for n in range(3):
+                assert double(Tensor([float(n)])).item() == 2.0 * n
+
+    def function(x):
+        state.assign(state + x)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return state * 1
+
+    jit, calls = counted(function)
+    assert [jit(Tensor([2.0])).item() for _ in range(5)] == [3.0, 5.0, 7.0, 9.0, 11.0]
+    assert len(calls) == 2
 
 
 # ---- kernels with several outputs ----

@@ -1,10 +1,11 @@
-"""Returned values keep their structure; what else refers to a tensor is noticed."""
+"""Returned values keep their structure, whatever tensors are in them."""
 
 import dataclasses
 from collections import OrderedDict, namedtuple
 
-from kernelet import Tensor
-from kernelet.frontend.results import held_elsewhere, mapped, tensors_in
+from kernelet import Tensor, Variable
+from kernelet.frontend.results import Slot, exchanged, filled, mapped, tensors_in
+from kernelet.frontend.signature import read_inputs
 
 Pair = namedtuple("Pair", "first second")
 
@@ -33,11 +34,10 @@ def test_tensors_are_found_as_often_as_they_are_returned():
     assert [id(each) for each in found] == [id(x), id(y), id(x)]
 
 
-def test_a_tensor_that_only_the_result_holds_is_nobody_elses():
-    kept = Tensor([1])
-    result = {"own": Tensor([2]), "kept": kept, "again": [Tensor([3])] * 2}
-    assert held_elsewhere(tensors_in(result)) == {id(kept)}
-    bare = Tensor([4])
-    assert held_elsewhere(tensors_in(bare)) == set()
-    other = bare
-    assert held_elsewhere(tensors_in(other)) == {id(bare)}
+def test_slots_are_filled_with_tensors_and_variables_with_values():
+    x, y, length = Tensor([1]), Tensor([2]), Variable("n", 1, 8)
+    structure = exchanged({"a": [x, 3], "n": length.bind(5) + 1}, {id(x): Slot(1)})
+    found = filled(structure, [x, y], read_inputs(None, [length.bind(2)], {}))
+    assert found["a"][0] is y
+    assert found["a"][1] == 3
+    assert found["n"] is length.bind(2) + 1

@@ -54,9 +54,9 @@ def test_a_form_says_where_the_elements_lie():
     assert (part.start, part.nbytes, part.size) == (2 * 16, 3 * 16, 12)
     assert (column.start, column.nbytes) == (0, 160)
     assert part.base is column.base
-    whole, some = read_inputs(None, (data, data[2:5]), {}).parts
-    assert whole.memory_node is part.base
-    assert some.memory_node.shape == (12,)
+    inputs = read_inputs(None, (data, data[2:5]), {})
+    assert inputs.memory_node(0) is part.base
+    assert inputs.memory_node(1).shape == (12,)
 
 
 @pytest.mark.parametrize(
