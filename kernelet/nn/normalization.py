@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import EXACT_BITS, dtypes
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.arguments import Count, Size
 from kernelet.frontend.primitives import accumulator_dtype
@@ -31,8 +31,7 @@ class BatchNorm:
     ) -> None:
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track_running_stats
-        self.weight = filled(1, num_features) if affine else None
-        self.bias = filled(0, num_features) if affine else None
+        self.weight, self.bias = _scales(affine, num_features)
         if track_running_stats:
             self.num_batches_tracked = filled(0, dtype=dtypes.int64, requires_grad=False)
             self.running_mean = filled(0, num_features, requires_grad=False)
@@ -92,8 +91,7 @@ class LayerNorm:
     ) -> None:
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape, self.eps = tuple(shape), eps
-        self.weight = filled(1, *shape) if elementwise_affine else None
-        self.bias = filled(0, *shape) if elementwise_affine else None
+        self.weight, self.bias = _scales(elementwise_affine, *shape)
 
     def __call__(self, x: Tensor) -> Tensor:
         axes = _last_axes("LayerNorm", x, self.normalized_shape)
@@ -106,8 +104,7 @@ class LayerNorm2d:
 
     def __init__(self, channels: Size, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
         self.channels, self.eps = channels, eps
-        self.weight = filled(1, channels) if elementwise_affine else None
-        self.bias = filled(0, channels) if elementwise_affine else None
+        self.weight, self.bias = _scales(elementwise_affine, channels)
 
     def __call__(self, x: Tensor) -> Tensor:
         scales = [
@@ -125,8 +122,7 @@ class GroupNorm:
         self, num_groups: Count, num_channels: Size, eps: float = 1e-5, affine: bool = True
     ) -> None:
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight = filled(1, num_channels) if affine else None
-        self.bias = filled(0, num_channels) if affine else None
+        self.weight, self.bias = _scales(affine, num_channels)
 
     def __call__(self, x: Tensor) -> Tensor:
         return _by_groups(x, self.num_groups, self)
@@ -138,8 +134,7 @@ class InstanceNorm:
 
     def __init__(self, num_features: Size, eps: float = 1e-5, affine: bool = True) -> None:
         self.num_features, self.eps = num_features, eps
-        self.weight = filled(1, num_features) if affine else None
-        self.bias = filled(0, num_features) if affine else None
+        self.weight, self.bias = _scales(affine, num_features)
 
     def __call__(self, x: Tensor) -> Tensor:
         return _by_groups(x, self.num_features, self)
@@ -147,13 +142,15 @@ class InstanceNorm:
 
 @final
 class RMSNorm:
-    """The last axis divided by its root mean square.
+    """The last axis divided by its root mean square; None is the `eps` of its type, or float32's.
 
     >>> RMSNorm(2, eps=0)(Tensor([[2.0, 2.0]])).tolist()
     [[1.0, 1.0]]
     """
 
-    def __init__(self, dim: Size, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+    def __init__(
+        self, dim: Size, eps: float | None = 1e-6, elementwise_affine: bool = True
+    ) -> None:
         self.dim, self.eps = dim, eps
         self.weight = filled(1, dim) if elementwise_affine else None
 
@@ -161,8 +158,14 @@ class RMSNorm:
         (last,) = _last_axes("RMSNorm", x, (self.dim,))
         kind = x.dtype if x.is_floating_point() else dtypes.default_float
         wide = x.cast(accumulator_dtype(kind))
-        normal = wide * ((wide * wide).mean(last, keepdim=True) + self.eps).rsqrt()
+        eps = 2.0 ** (1 - EXACT_BITS[wide.dtype.name]) if self.eps is None else self.eps
+        normal = wide * ((wide * wide).mean(last, keepdim=True) + eps).rsqrt()
         return (normal if self.weight is None else normal * self.weight).cast(kind)
+
+
+def _scales(is_affine: bool, *shape: int) -> tuple[Tensor | None, Tensor | None]:
+    """The first weight and bias of a layer, if it has some."""
+    return (filled(1, *shape), filled(0, *shape)) if is_affine else (None, None)
 
 
 def _last_axes(name: str, x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ Out: new values of the parameters and of the optimizer's own state, in the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import ClassVar, final
 
 from kernelet.base.errors import ArgumentError
@@ -16,7 +15,7 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.nn import schedulers as lr_scheduler
 from kernelet.nn.averaging import EMA
 from kernelet.nn.clipping import clip_grad_norm_, clip_grad_value_
-from kernelet.nn.optimizer import Optimizer, OptimizerGroup
+from kernelet.nn.optimizer import Optimizer, OptimizerGroup, Parameters
 from kernelet.nn.precision import GradScaler, mixed_precision
 
 __all__ = [
@@ -47,7 +46,7 @@ class Momentum(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
@@ -101,7 +100,7 @@ class LARS(Momentum):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
@@ -130,7 +129,7 @@ class Muon(Momentum):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 0.001,
         momentum: float = 0.95,
         weight_decay: float = 0.1,
@@ -166,7 +165,7 @@ class Moments(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
@@ -233,7 +232,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 0.01,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -269,7 +268,7 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        params: Parameters,
         lr: float | Tensor = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from kernelet import holdings
 from kernelet.base.config import current
@@ -22,6 +22,8 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import split_view
 from kernelet.nn.parameter import filled
+
+Parameters = Annotated[Iterable[Tensor], "of one optimizer; OptimizerGroup joins several"]
 
 
 class Optimizer(ABC):
@@ -38,9 +40,7 @@ class Optimizer(ABC):
     # The learning rate before any scheduler changed it.
     initial_lr: Tensor | None = None
 
-    def __init__(
-        self, params: Iterable[Tensor], lr: float | Tensor, weight_decay: float = 0.0
-    ) -> None:
+    def __init__(self, params: Parameters, lr: float | Tensor, weight_decay: float = 0.0) -> None:
         self._changed: list[Tensor] = []
         self.params, self.buffers = _sorted_out(type(self).__name__, params)
         for each in self.params:

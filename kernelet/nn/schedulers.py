@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, final
 
 from kernelet.base.dtype import dtypes
@@ -21,11 +22,14 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.nn.optimizer import Optimizer
 
 
+@dataclass(eq=False)
 class Scheduler(ABC):
     """A learning rate as a function of the number of steps; call `step` after the optimizer's."""
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
+    optimizer: Optimizer
+
+    def __post_init__(self) -> None:
+        optimizer = self.optimizer
         if optimizer.initial_lr is None:
             optimizer.initial_lr = _kept(optimizer.lr)
         self.count = _kept(Tensor(0.0, device=optimizer.device))
@@ -71,12 +75,11 @@ def _halfway(share: Tensor) -> Tensor:
 
 
 @final
+@dataclass(eq=False)
 class LambdaLR(Scheduler):
     """``start * lr_lambda(count)``; the function is given a tensor."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Tensor], Tensor]) -> None:
-        self.lr_lambda = lr_lambda
-        super().__init__(optimizer)
+    lr_lambda: Callable[[Tensor], Tensor]
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -84,14 +87,12 @@ class LambdaLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class MultiStepLR(Scheduler):
     """``start * gamma ** (how many of the milestones are reached)``"""
 
-    def __init__(
-        self, optimizer: Optimizer, milestones: Sequence[int], gamma: Positive = 0.1
-    ) -> None:
-        self.milestones, self.gamma = tuple(milestones), gamma
-        super().__init__(optimizer)
+    milestones: Sequence[int]
+    gamma: Positive = 0.1
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -101,12 +102,12 @@ class MultiStepLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class StepLR(Scheduler):
     """``start * gamma ** (count // step_size)``"""
 
-    def __init__(self, optimizer: Optimizer, step_size: Count, gamma: Positive = 0.1) -> None:
-        self.step_size, self.gamma = step_size, gamma
-        super().__init__(optimizer)
+    step_size: Count
+    gamma: Positive = 0.1
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -114,12 +115,11 @@ class StepLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class ExponentialLR(Scheduler):
     """``start * gamma ** count``"""
 
-    def __init__(self, optimizer: Optimizer, gamma: Positive) -> None:
-        self.gamma = gamma
-        super().__init__(optimizer)
+    gamma: Positive
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -127,19 +127,13 @@ class ExponentialLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class LinearLR(Scheduler):
     """A warm-up: `start` times a factor that goes along a line from one number to another."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: Count = 5,
-    ) -> None:
-        self.start_factor, self.end_factor = start_factor, end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer)
+    start_factor: float = 1 / 3
+    end_factor: float = 1.0
+    total_iters: Count = 5
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -148,12 +142,12 @@ class LinearLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class ConstantLR(Scheduler):
     """`start` times a factor until `total_iters` steps are done."""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: Count = 5) -> None:
-        self.factor, self.total_iters = factor, total_iters
-        super().__init__(optimizer)
+    factor: float = 1 / 3
+    total_iters: Count = 5
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -161,12 +155,12 @@ class ConstantLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class PolynomialLR(Scheduler):
     """``start * (1 - count / total_iters) ** power``"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: Count = 5, power: float = 1.0) -> None:
-        self.total_iters, self.power = total_iters, power
-        super().__init__(optimizer)
+    total_iters: Count = 5
+    power: float = 1.0
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
@@ -174,19 +168,46 @@ class PolynomialLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class CosineAnnealingLR(Scheduler):
     """From `start` to `eta_min` along half a wave of `T_max` steps (and back, if it goes on)."""
 
-    def __init__(self, optimizer: Optimizer, T_max: Count, eta_min: float = 0.0) -> None:
-        self.length, self.eta_min = T_max, eta_min
-        super().__init__(optimizer)
+    T_max: Count
+    eta_min: float = 0.0
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
-        return (start - self.eta_min) * _halfway(count / self.length) + self.eta_min
+        return (start - self.eta_min) * _halfway(count / self.T_max) + self.eta_min
 
 
 @final
+@dataclass(eq=False)
+class CosineAnnealingWarmRestarts(Scheduler):
+    """Half a wave from `start` to `eta_min` in `length` steps, PyTorch's `T_0`, again and again from its beginning.
+
+    Each is `T_mult` times as long as the one before.
+    """
+
+    length: Count
+    T_mult: Count = 1
+    eta_min: float = 0.0
+
+    def rate(self, count: Tensor, start: Tensor) -> Tensor:
+        """As the class says."""
+        share = count / self.length
+        if self.T_mult == 1:
+            return self._along(share - share.floor(), start)
+        # Wave n begins at (T_mult**n - 1) / (T_mult - 1); half a step keeps n off the rounding.
+        grown = (share + 0.5 / self.length) * (self.T_mult - 1) + 1
+        times = _power(self.T_mult, (grown.log2() / math.log2(self.T_mult)).floor()).round()
+        return self._along(share / times - (1 - 1 / times) / (self.T_mult - 1), start)
+
+    def _along(self, share: Tensor, start: Tensor) -> Tensor:
+        return (start - self.eta_min) * _halfway(share) + self.eta_min
+
+
+@final
+@dataclass(eq=False)
 class OneCycleLR(Scheduler):
     """Up to `max_lr` in the first `pct_start` of all steps, then down to next to nothing.
 
@@ -194,31 +215,23 @@ class OneCycleLR(Scheduler):
     momentum stays as it is (Smith and Topin, 2019).
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        max_lr: float,
-        total_steps: Count,
-        pct_start: Share = 0.3,
-        anneal_strategy: Literal["cos", "linear"] = "cos",
-        div_factor: Positive = 25.0,
-        final_div_factor: Positive = 1e4,
-    ) -> None:
-        first = max_lr / div_factor
-        self.rates = first, max_lr, first / final_div_factor
-        self.top, self.last = pct_start * total_steps - 1, total_steps - 1
-        self.is_wave = anneal_strategy == "cos"
-        super().__init__(optimizer)
+    max_lr: float
+    total_steps: Count
+    pct_start: Share = 0.3
+    anneal_strategy: Literal["cos", "linear"] = "cos"
+    div_factor: Positive = 25.0
+    final_div_factor: Positive = 1e4
 
     def rate(self, count: Tensor, start: Tensor) -> Tensor:
         """As the class says."""
-        first, most, final = self.rates
-        up = self._between(first, most, _share(count, self.top))
-        down = self._between(most, final, _share(count - self.top, self.last - self.top))
-        return (count <= self.top).where(up, down) + start * 0
+        first, top = self.max_lr / self.div_factor, self.pct_start * self.total_steps - 1
+        up = self._between(first, self.max_lr, _share(count, top))
+        rest = _share(count - top, self.total_steps - 1 - top)
+        down = self._between(self.max_lr, first / self.final_div_factor, rest)
+        return (count <= top).where(up, down) + start * 0
 
     def _between(self, begin: float, end: float, share: Tensor) -> Tensor:
-        left = _halfway(share) if self.is_wave else 1 - share
+        left = _halfway(share) if self.anneal_strategy == "cos" else 1 - share
         return left * (begin - end) + end
 
 
@@ -263,29 +276,23 @@ class SequentialLR(Scheduler):
 
 
 @final
+@dataclass(eq=False)
 class ReduceLROnPlateau:
     """The rate times `factor` when `step` was told no better value for more than `patience` steps."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        mode: Literal["min", "max"] = "min",
-        factor: float = 0.1,
-        patience: int = 10,
-        threshold: float = 1e-4,
-        threshold_mode: Literal["rel", "abs"] = "rel",
-        cooldown: int = 0,
-        min_lr: float = 0.0,
-        eps: float = 1e-8,
-    ) -> None:
-        self.optimizer, self.factor, self.patience = optimizer, factor, patience
-        self.sign = 1.0 if mode == "min" else -1.0
-        self.relative, self.absolute = (
-            (threshold, 0.0) if threshold_mode == "rel" else (0.0, threshold)
-        )
-        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
+    optimizer: Optimizer
+    mode: Literal["min", "max"] = "min"
+    factor: float = 0.1
+    patience: int = 10
+    threshold: float = 1e-4
+    threshold_mode: Literal["rel", "abs"] = "rel"
+    cooldown: int = 0
+    min_lr: float = 0.0
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
         self.best, self.bad, self.waiting = (
-            _kept(Tensor(value, device=optimizer.device)) for value in (math.inf, 0.0, 0.0)
+            _kept(Tensor(value, device=self.optimizer.device)) for value in (math.inf, 0.0, 0.0)
         )
 
     def step(self, metrics: Tensor | float) -> None:
@@ -299,8 +306,9 @@ class ReduceLROnPlateau:
             if isinstance(metrics, Tensor)
             else Tensor(metrics)
         )
-        value = value.reshape(()) * self.sign
-        margin = self.best.abs() * self.relative + self.absolute
+        value = value.reshape(()) * (1.0 if self.mode == "min" else -1.0)
+        scale = self.best.abs() if self.threshold_mode == "rel" else 1.0
+        margin = scale * self.threshold
         is_better = (value < self.best - margin) | ((self.best == math.inf) & (value < math.inf))
         bad = ((self.waiting > 0) | is_better).where(0.0, self.bad + 1)
         is_due = bad > self.patience

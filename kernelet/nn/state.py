@@ -70,9 +70,9 @@ def parts(obj: object) -> list[tuple[object, object]]:
         return list(enumerate(obj))
     if isinstance(obj, NOT_WALKED):
         return []
-    if is_dataclass(obj):
-        return [(each.name, getattr(obj, each.name)) for each in fields(obj)]
-    return list(getattr(obj, "__dict__", {}).items())
+    names = [each.name for each in fields(obj)] if is_dataclass(obj) else []
+    found = {name: getattr(obj, name, None) for name in names}
+    return list((found | getattr(obj, "__dict__", {})).items())
 
 
 def get_parameters(obj: object) -> list[Tensor]:
@@ -90,7 +90,7 @@ def load_state_dict(
 ) -> list[Tensor]:
     """Give the tensors of `model` the values of the same name; returns those that were filled.
 
-    A tensor keeps its type, its device and, where it has some, its memory. `strict` refuses a name
+    Arrays and lists are values too. A tensor keeps its type, its device and, where it has some, its memory. `strict` refuses a name
     that is missing from `state_dict`; `consume` empties it on the way, to hold one copy at most.
     """
     model_state = get_state_dict(model)
@@ -109,7 +109,7 @@ def load_state_dict(
     for name, tensor in model_state.items():
         if name not in state_dict:
             continue
-        value = state_dict.pop(name) if consume else state_dict[name]
+        value = Tensor(state_dict.pop(name) if consume else state_dict[name])
         if value.shape != tensor.shape:
             raise ShapeError(
                 f"load_state_dict: {name} has shape {tensor.shape} in the model and {value.shape} "

@@ -19,8 +19,8 @@ from kernelet.frontend.tensor import Tensor
 from kernelet.nn.state import get_state_dict, parts
 
 
-def summary(model: object, *shapes: tuple[int, ...], dtype: DType = dtypes.float32) -> str:
-    """Call the model with zeros of these shapes, without computing anything; the table.
+def summary(model: object, *shapes: tuple[int, ...] | Tensor, dtype: DType = dtypes.float32) -> str:
+    """Call the model with zeros of these shapes, or like these tensors; computes nothing.
 
     >>> from kernelet import nn
     >>> print(nn.summary([nn.Linear(3, 4), Tensor.relu, nn.Linear(4, 2)], (5, 3)))
@@ -35,7 +35,10 @@ def summary(model: object, *shapes: tuple[int, ...], dtype: DType = dtypes.float
         if event == "return" and frame.f_code.co_name == "__call__" and frame.f_code.co_varnames:
             results[id(frame.f_locals[frame.f_code.co_varnames[0]])] = value
 
-    given = [Tensor.zeros(*shape, dtype=dtype) for shape in shapes]
+    given = [
+        each.zeros_like() if isinstance(each, Tensor) else Tensor.zeros(each, dtype=dtype)
+        for each in shapes
+    ]
     before = sys.getprofile()
     sys.setprofile(note)
     try:

@@ -137,6 +137,16 @@ def test_rms_norm_scales_by_its_weight():
     np.testing.assert_allclose(layer(Tensor(IMAGES)).numpy(), want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_no_eps_of_rms_norm_is_the_one_of_its_type(kind):
+    x = Tensor([[1e-4, 0.0]], dtype=kind)
+    wide = np.promote_types(kind, "float32")
+    square = x.numpy().astype(np.float64) ** 2
+    wanted = x.numpy() / np.sqrt(square.mean() + np.finfo(wide).eps)
+    found = nn.RMSNorm(2, eps=None)(x)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-3 if kind == "float16" else 1e-6)
+
+
 def test_sixteen_bits_stay_sixteen_bits():
     half = Tensor(IMAGES).half()
     for layer in (nn.RMSNorm(5), nn.LayerNorm(5), nn.GroupNorm(2, 6), nn.LayerNorm2d(6)):

@@ -109,6 +109,12 @@ def test_a_step_before_backward_says_what_to_do():
         optimizer.step()
 
 
+def test_groups_of_parameters_are_told_of_optimizer_groups():
+    for kind in (optim.SGD, optim.AdamW, optim.RMSprop):
+        with pytest.raises(ArgumentError, match="of one optimizer; OptimizerGroup joins several"):
+            kind([{"params": [Tensor([1.0])], "lr": 0.1}])
+
+
 def test_what_cannot_be_trained_is_refused():
     with pytest.raises(ArgumentError, match="none can be trained"):
         optim.SGD([Tensor([1, 2])])

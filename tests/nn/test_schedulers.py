@@ -31,6 +31,12 @@ def along_wave(begin, end, share):
     return end + (begin - end) * wave(share)
 
 
+def restarted(count, length, factor):
+    while count >= length:
+        count, length = count - length, length * factor
+    return count / length
+
+
 # A scheduler, of this module or of torch, and the rate after `n` steps.
 CASES = {
     "step": (lambda m, o: m.StepLR(o, 3, 0.5), lambda n: START * 0.5 ** (n // 3)),
@@ -52,6 +58,15 @@ CASES = {
         lambda m, o: m.CosineAnnealingLR(o, 10, 0.05),
         lambda n: 0.05 + (START - 0.05) * wave(n / 10),
     ),
+    **{
+        f"waves that grow by {factor}": (
+            lambda m, o, factor=factor: m.CosineAnnealingWarmRestarts(
+                o, T_0=3, T_mult=factor, eta_min=0.05
+            ),
+            lambda n, factor=factor: 0.05 + (START - 0.05) * wave(restarted(n, 3, factor)),
+        )
+        for factor in (1, 2, 3)
+    },
     "chained": (
         lambda m, o: m.ChainedScheduler([m.LinearLR(o, 0.1, 1.0, 4), m.StepLR(o, 5)]),
         lambda n: START * along_line(0.1, 1, min(1, n / 4)) * 0.1 ** (n // 5),

@@ -1,5 +1,5 @@
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -60,6 +60,36 @@ class Block:
 def test_data_classes_are_walked():
     block = Block(Tensor([1.0]), nn.Linear(2, 2, bias=False))
     assert list(get_state_dict(block)) == ["weight", "inner.weight"]
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_data_class_holds_its_fields_and_what_it_was_given_later(slots):
+    @dataclass(slots=slots)
+    class Model:
+        width: int
+        scale: Tensor
+        layer: nn.Linear = field(init=False)
+        unset: Tensor = field(init=False)
+
+        def __post_init__(self):
+            self.layer = nn.Linear(self.width, 1, bias=False)
+            if not slots:
+                self.other = Tensor([2.0])
+
+    names = ["scale", "layer.weight", *([] if slots else ["other"])]
+    assert list(get_state_dict(Model(3, Tensor([1.0])))) == names
+
+
+@pytest.mark.parametrize("kind", [np.array, list, Tensor])
+def test_values_may_be_arrays_and_lists(kind):
+    layer = nn.Linear(2, 1)
+    weight = layer.weight
+    load_state_dict(layer, {"weight": kind([[1, 2]]), "bias": kind([3])})
+    assert layer.weight is weight
+    assert (layer.weight.tolist(), layer.bias.tolist()) == ([[1.0, 2.0]], [3.0])
+    assert layer.weight.dtype is dtypes.float32
+    with pytest.raises(ShapeError, match=r"weight has shape \(1, 2\) in the model and \(2,\)"):
+        load_state_dict(layer, {"weight": kind([1, 2]), "bias": kind([3])})
 
 
 def test_functions_modules_and_captured_steps_are_no_part_of_a_model():

@@ -60,6 +60,11 @@ def test_models_may_take_several_tensors_and_numbers():
     assert cells(table)[1] == ["model", "Embedding", "(4,", "2)", "14"]
 
 
+def test_tensors_show_their_shape_and_type():
+    model = [nn.Embedding(5, 4), nn.Linear(4, 3)]
+    assert nn.summary(model, Tensor([[1, 2]])) == nn.summary(model, (1, 2), dtype=dtypes.int32)
+
+
 def test_a_profiler_is_put_back():
     def mine(*_):
         return None
