@@ -36,13 +36,12 @@ _CHECKED_INSIDE = (
 # Theirs and ours.
 _OTHER_NAMES = re.findall(
     r"(\w+)=(\w+)",
-    "dim=axis axis=dim dims=axis dims=order dims=repeats dimension=dim size=shape reps=repeats "
-    "pad=padding n=rows m=columns end=stop value=src split_size=sizes "
-    "split_size_or_sections=sizes keepdims=keepdim ddof=correction ord=p acc_dtype=dtype "
-    "min_=min max_=max neg_slope=negative_slope sorted=sorted_ mat1=left mat2=right mat2=other "
-    "vec=vector vec2=other tensor1=first tensor2=second batch1=left batch2=right "
-    "equation=formula num_embeddings=vocab_size embedding_dim=embed_size unbiased=correction "
-    "T_0=length",
+    "dim=axis axis=dim dims=axis dims=order dims=repeats size=shape pad=padding n=rows m=columns "
+    "end=stop value=src split_size=sizes split_size_or_sections=sizes keepdims=keepdim "
+    "ddof=correction ord=p acc_dtype=dtype min_=min max_=max neg_slope=negative_slope "
+    "sorted=sorted_ mat1=left mat2=right mat2=other vec=vector vec2=other tensor1=first "
+    "tensor2=second batch1=left batch2=right equation=formula num_embeddings=vocab_size "
+    "embedding_dim=embed_size unbiased=correction T_0=length",
 )
 _CALLS = ("__init__", "__call__")
 ClassT = TypeVar("ClassT", bound=type)
