@@ -29,7 +29,6 @@ from kernelet.holdings import (
     parts_of,
     realized,
     stale,
-    storage_of,
     values,
 )
 from kernelet.kernelize.multi import spread
@@ -92,7 +91,10 @@ def _stored(node: UOp) -> UOp | None:
 
 @dataclass(slots=True)
 class Prepared:
-    """A graph in the form that schedules are kept by, and what was taken out of it."""
+    """A graph in the form that schedules are kept by, and what was taken out of it.
+
+    `writes` are computed too: what reads one of them may turn out not to need it.
+    """
 
     sink: UOp
     buffers: list[UOp]
@@ -109,9 +111,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     binds: dict[UOp, UOp] = {}
     writes: list[UOp] = []
     written: set[UOp] | None = None
-    recorder = current_recorder.get()
-    # A capture tells the parts of its arguments by their own memory.
-    is_captured = recorder is not None and recorder.is_strict
+    is_captured = _is_captured()
     seen: set[UOp] = set()
     stack = list(reversed(nodes))
     while stack:
@@ -152,8 +152,21 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
     for node, known in mapping.items():
         if node.op is not Op.BIND:
             leaves[node] = substitute(known, inner)
-    sink = _without_leaf_numbers(substitute(UOp.sink(*nodes), leaves))
+    writes = _outermost(writes, nodes)
+    sink = _without_leaf_numbers(substitute(UOp.sink(*nodes, *writes), leaves))
     return Prepared(sink, list(buffers), values, binds, writes)
+
+
+def _is_captured() -> bool:
+    """Whether a capture is made, which tells the parts of its arguments by their own memory."""
+    recorder = current_recorder.get()
+    return recorder is not None and recorder.is_strict
+
+
+def _outermost(writes: Sequence[UOp], nodes: Sequence[UOp]) -> list[UOp]:
+    """The writes to which no other one is the next, and which are none of `nodes`."""
+    others = {*nodes, *(write.src[0] for write in writes)}
+    return [write for write in writes if write not in others]
 
 
 def _without_leaf_numbers(root: UOp) -> UOp:
@@ -317,7 +330,7 @@ def _settle(
                 leaves[slot] = adopt(buffers[slot], info.size, info.dtype)
         return leaves[slot]
 
-    for node, result in zip(wanted, plan.results, strict=True):
+    for node, result in zip([*wanted, *prepared.writes], plan.results, strict=True):
         # What a view is of has the memory: other views of it are then known too.
         while node.op is Op.DETACH or _is_same_view(node, result):
             result = result if node.op is Op.DETACH else result.src[0]
@@ -325,13 +338,6 @@ def _settle(
         param = base_of_view(result)
         views.append(substitute(result, {param: leaf(param.arg.slot), **prepared.binds}))
         values[node] = views[-1]
-    inner = {write.src[0] for write in prepared.writes}
-    for write in prepared.writes:
-        if write in inner or write in values:
-            continue
-        storage = storage_of(write)
-        if storage in prepared.buffers:
-            values[write] = leaf(prepared.buffers.index(storage))
     for slot in plan.written:
         stale.add(prepared.buffers[slot])
         memories.pop(prepared.buffers[slot], None)

@@ -100,6 +100,37 @@ def test_the_same_step_is_scheduled_once(monkeypatch):
     assert counts[1] == counts[3]
 
 
+READERS = {
+    "times zero": lambda x: x * 0,
+    "no rest": lambda x: x % 1,
+    "itself": lambda x: x - x,
+    "not chosen": lambda x: Tensor.full((2, 3), False).where(x, 7),
+    "nothing": lambda x: x[0:0],
+    "a sum of nothing": lambda x: x[:, :0] @ x[:0],
+    "another part": lambda x: x[1],
+}
+WRITES = {
+    "an element": lambda x: x.__setitem__((0, 0), 50),
+    "all": lambda x: x.__setitem__(slice(None), x + 50),
+    "two writes": lambda x: (x.__setitem__(0, 50), x.__setitem__((slice(None), 0), 60)),
+    "a mask": lambda x: x.__setitem__(x > 3, 50),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_write_happens_though_its_reader_does_not_need_it(reader, write, computed):
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    x = Tensor(array.copy())
+    x = (x * 1).realize() if computed else x
+    WRITES[write](x), WRITES[write](array)
+    wanted = array.tolist()
+    found = READERS[reader](x).realize()
+    assert x.tolist() == wanted
+    assert found.tolist() == READERS[reader](Tensor(wanted, dtype="int32")).tolist()
+
+
 def test_values_without_a_user_are_forgotten():
     gc.collect()
     before = GlobalCounters.mem_used

@@ -188,7 +188,7 @@ class Elementwise(Primitives):
     def abs(self) -> Self:
         """The distance from zero; ``np.abs(x)``."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
-            return self
+            return self._wrap(self.uop)
         size = self._alu(Op.MAX, self._alu(Op.NEG))
         # The greater of 0.0 and -0.0 may be either.
         return size + 0.0 if self.dtype.is_float else size
@@ -213,23 +213,23 @@ class Elementwise(Primitives):
 
     def trunc(self) -> Self:
         """Without the fraction; ``np.trunc(x)``."""
-        return self._alu(Op.TRUNC) if self.dtype.is_float else self
+        return self._alu(Op.TRUNC) if self.dtype.is_float else self._wrap(self.uop)
 
     def floor(self) -> Self:
         """Rounded down; ``np.floor(x)``."""
         if not self.dtype.is_float:
-            return self
+            return self._wrap(self.uop)
         whole = self.trunc()
         return (self < whole).where(whole - 1, whole)
 
     def ceil(self) -> Self:
         """Rounded up; ``np.ceil(x)``."""
-        return -(-self).floor() if self.dtype.is_float else self
+        return -(-self).floor() if self.dtype.is_float else self._wrap(self.uop)
 
     def round(self, decimals: int = 0) -> Self:
         """Rounded to the nearest, ties to even; ``np.round(x, decimals)``."""
         if not self.dtype.is_float:
-            return self
+            return self._wrap(self.uop)
         scale = round_to(self.dtype, 10.0 ** min(abs(decimals), 308))
         self._need(not math.isinf(scale), f"fewer decimals than {decimals}", ArgumentError)
         if decimals:
@@ -301,7 +301,7 @@ class Elementwise(Primitives):
     ) -> Self:
         """Numbers in place of NaN and infinities: 0 and the greatest; ``np.nan_to_num(x)``."""
         if not self.dtype.is_float:
-            return self
+            return self._wrap(self.uop)
         digits = EXACT_BITS[self.dtype.name]
         bias = (1 << (self.dtype.itemsize * 8 - digits - 1)) - 1
         greatest = (2 - 2.0 ** (1 - digits)) * 2.0**bias

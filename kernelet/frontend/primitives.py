@@ -333,8 +333,8 @@ class Primitives(Checked, ABC):
 
     def _reduce(self, op: Op, axes: Sequence[int]) -> Self:
         """ADD, MUL or MAX over `axes`, which keep size 1, in this tensor's own type."""
-        if not axes:
-            return self
+        if not axes:  # another tensor: what is written to it later does not change this one
+            return self._wrap(self.uop)
         arg = ReduceArg(op, tuple(sorted(axes)))
         return self._wrap(UOp(Op.REDUCE, self.dtype, (self.uop,), arg))
 

@@ -147,7 +147,7 @@ class Tensor(
 
     def _wrap_view(self, uop: UOp) -> Self:
         tensor = self._wrap(uop)
-        if uop.op in (Op.PAD, Op.EXPAND):
+        if uop is not self.uop and uop.op in (Op.PAD, Op.EXPAND):
             return tensor
         steps: list[UOp] = []
         while uop is not self.uop:

@@ -1,6 +1,7 @@
 """Tensors are lazy handles that convert, write and report like those users know."""
 
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -122,6 +123,28 @@ def test_views_write_through_to_their_base() -> None:
     assert x.tolist() == [100, 1, 2, 107, 8, 9]
     x[::2].flip(0).assign(Tensor([-1, -2, -3]))
     assert x.tolist() == [-3, 1, -2, 107, -1, 9]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Tensor([1, 2]), lambda: Tensor.full((2,), 1), lambda: Tensor([1]).expand(2)]
+)
+def test_a_view_of_all_writes_through_whatever_it_is_of(make: Callable[[], Tensor]) -> None:
+    x = make()
+    whole = x[:]
+    whole += 1
+    assert x.tolist() == whole.tolist() == (make() + 1).tolist()
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["sum", "max", "min", "prod", "floor", "ceil", "trunc", "round", "abs", "nan_to_num"],
+)
+def test_a_result_is_another_tensor_though_it_has_the_same_value(method: str) -> None:
+    for kind in ("uint8", "int32", "float32"):
+        x = Tensor(3, dtype=kind)
+        found = getattr(x, method)()
+        found += 1
+        assert (x.item(), found.item()) == (3, 4)
 
 
 def test_a_view_sees_what_is_written_through_it() -> None:
