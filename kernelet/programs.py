@@ -67,14 +67,8 @@ def kernel_key(kernel: UOp) -> str:
     for node in kernel.toposort():
         numbers[node] = len(numbers)
         sources = [numbers[source] for source in node.src]
-        digest.update(f"{node.op.name} {node.dtype} {sources} {_text(node.arg)};".encode())
+        digest.update(f"{node.op.name} {node.dtype} {sources} {node.arg!r};".encode())
     return digest.hexdigest()
-
-
-def _text(arg: object) -> str:
-    if isinstance(arg, tuple):
-        return f"({','.join(map(_text, arg))})"
-    return kernel_key(arg) if isinstance(arg, UOp) else repr(arg)
 
 
 @cache

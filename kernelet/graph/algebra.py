@@ -251,19 +251,10 @@ BOUNDS = RuleSet(
     a_value_below_the_modulus_is_its_own_rest,
 )
 
-ALGEBRA = RuleSet(
-    "algebra",
-    *CONSTANTS.rules,
-    *NUMBER_IDENTITIES.rules,
-    *INTEGER_IDENTITIES.rules,
-    *BIT_IDENTITIES.rules,
-    *LOGIC.rules,
-    *CHOICES.rules,
-    *CASTS.rules,
-    *BOUNDS.rules,
-)
+_GROUPS = (NUMBER_IDENTITIES, INTEGER_IDENTITIES, BIT_IDENTITIES, LOGIC, CHOICES, CASTS, BOUNDS)
+ALGEBRA = sum(_GROUPS, CONSTANTS)
 
 
 def simplify(root: UOp) -> UOp:
     """The graph with every rule of the algebra applied."""
-    return graph_rewrite(root, ALGEBRA)
+    return graph_rewrite(root, ALGEBRA, name="algebra")

@@ -7,6 +7,7 @@ Out: an index for each axis of its source, and the gate that is false in padding
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -49,25 +50,22 @@ def normal_shape(shape: Shape) -> Shape:
     return tuple(as_dim(index_of(dim)) for dim in shape)
 
 
-def add_dims(left: Dim, right: Dim) -> Dim:
-    """left + right."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    return as_dim(add_index(index_of(left), index_of(right)))
+def _for_dims(
+    on_numbers: Callable[[int, int], int], on_indices: Callable[[UOp, UOp], UOp]
+) -> Callable[[Dim, Dim], Dim]:
+    """Arithmetic of sizes, from that of numbers and that of indices."""
+
+    def compute(left: Dim, right: Dim) -> Dim:
+        if isinstance(left, int) and isinstance(right, int):
+            return on_numbers(left, right)
+        return as_dim(on_indices(index_of(left), index_of(right)))
+
+    return compute
 
 
-def multiply_dims(left: Dim, right: Dim) -> Dim:
-    """left * right."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    if isinstance(left, int):
-        return as_dim(scale_index(index_of(right), left))
-    return as_dim(scale_index(index_of(left), right))
-
-
-def subtract_dims(left: Dim, right: Dim) -> Dim:
-    """left - right."""
-    return add_dims(left, multiply_dims(right, -1))
+add_dims = _for_dims(operator.add, add_index)
+multiply_dims = _for_dims(operator.mul, scale_index)
+subtract_dims = _for_dims(operator.sub, subtract_index)
 
 
 def product_of(shape: Shape) -> Dim:

@@ -43,12 +43,9 @@ PLAIN_FORMS = RuleSet(
     equation(x < y, (x ^ True) & y, dtypes=BOOLEAN),
     equation(x % y, FALSE, dtypes=BOOLEAN),
     equation(-x, x, dtypes=BOOLEAN),
-    equation(x.alu(Op.TRUNC), x, dtypes=INTEGERS),
     equation(x // 0, ZERO, dtypes=INTEGERS),
-    equation(x // 1, x, dtypes=INTEGERS),
     equation(x // -1, -x, dtypes=SIGNED),
     equation(x % 0, ZERO, dtypes=INTEGERS),
-    equation(x % 1, ZERO, dtypes=INTEGERS),
     equation(x % -1, ZERO, dtypes=SIGNED),
     equation(x.alu(Op.MULACC, y, z), x * y + z, dtypes=BITS),
 )
