@@ -19,8 +19,8 @@ from kernelet.frontend.arguments import Count, Size, listed
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.primitives import Axes, product, show_dim, show_shape
 from kernelet.graph.division import divide_index, index_of
-from kernelet.graph.infer import Dim, Shape
-from kernelet.graph.movement import add_dims, as_dim, multiply_dims, normal_shape, subtract_dims
+from kernelet.graph.infer import Dim, Shape, as_dim
+from kernelet.graph.movement import add_dims, multiply_dims, normal_shape, subtract_dims
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 

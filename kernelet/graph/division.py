@@ -210,17 +210,26 @@ def divide_index(index: UOp, divisor: Dim) -> UOp:
     if divisor in (0, 1):
         return index if divisor else ZERO
     constant, coefficients = terms_of(index)
-    offset, constant = divmod(constant, divisor)
-    remainder = quotient = ZERO
+    rest, turns, below = _rest(constant, coefficients, divisor)
+    quotients = {atom: (factor + below) // divisor for atom, factor in coefficients.items()}
+    last = _quotient_atom(rest, divisor) if turns is None else index_const(turns)
+    return add_index(sum_of(constant // divisor, quotients), last)
+
+
+def _rest(
+    constant: int, coefficients: Mapping[UOp, int], divisor: int
+) -> tuple[UOp, int | None, int]:
+    """A sum without multiples of the divisor, how often it is in there yet, if that is known.
+
+    The coefficients that are left are from `-below` on: the last number.
+    """
     for below in (0, (divisor - 1) // 2):  # the least remainders, then those nearest to 0
-        rest = {atom: (f + below) % divisor - below for atom, f in coefficients.items()}
-        remainder = sum_of(constant, rest)
-        quotients = {atom: (f - rest[atom]) // divisor for atom, f in coefficients.items()}
-        quotient = sum_of(offset, quotients)
-        low, high = remainder.bounds
+        left = {atom: (f + below) % divisor - below for atom, f in coefficients.items()}
+        rest = sum_of(constant % divisor, left)
+        low, high = rest.bounds
         if low // divisor == high // divisor:
-            return add_index(quotient, index_const(int(low // divisor)))
-    return add_index(quotient, _quotient_atom(remainder, divisor))
+            return rest, int(low // divisor), below
+    return rest, None, below
 
 
 def _quotient_atom(index: UOp, divisor: int) -> UOp:
@@ -256,14 +265,10 @@ def modulo_index(index: UOp, divisor: Dim) -> UOp:
         for part, amount in terms_of(inner).coefficients.items():
             reduced[part] = (reduced.get(part, 0) + factor * amount) % divisor
         constant += factor * terms_of(inner).constant
-    remainder = ZERO
-    for below in (0, (divisor - 1) // 2):  # the least remainders, then those nearest to 0
-        rest = {atom: (f + below) % divisor - below for atom, f in reduced.items()}
-        remainder = sum_of(constant % divisor, rest)
-        low, high = remainder.bounds
-        if low // divisor == high // divisor:
-            return add_index(remainder, index_const(-int(low // divisor) * divisor))
-    return _remainder_atom(remainder, divisor)
+    rest, turns, _ = _rest(constant, reduced, divisor)
+    if turns is None:
+        return _remainder_atom(rest, divisor)
+    return add_index(rest, index_const(-turns * divisor))
 
 
 def _inner_modulo(atom: UOp, divisor: int) -> UOp:

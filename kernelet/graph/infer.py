@@ -1,10 +1,10 @@
-"""Shape and device of a node, from its op, its payload and its sources."""
+"""Sizes that may be known at each launch only, and the device that a node is on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Union
 
-from kernelet.graph.ops import ELEMENTWISE, Op
+from kernelet.graph.ops import Op
 
 if TYPE_CHECKING:
     from kernelet.graph.uop import UOp
@@ -13,80 +13,6 @@ Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
 Placement = str | tuple[str, ...] | None
 OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
-
-_SAME_SHAPE = frozenset(
-    {Op.FLIP, Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY, Op.ASSIGN, Op.AFTER}
-)
-
-
-def shape_of(node: UOp) -> Shape:
-    """The sizes of the axes of a tensor-level node; () for all others."""
-    op = node.op
-    if op in ELEMENTWISE:
-        # A kernel-level scalar has shape (): the longest shape among the sources is the shape.
-        return max((source.shape for source in node.src), key=len)
-    if op in (Op.RESHAPE, Op.EXPAND, Op.ARANGE):
-        return node.arg  # type: ignore[no-any-return]
-    if op in _SAME_SHAPE:
-        return node.src[0].shape
-    if op is Op.PERMUTE:
-        shape = node.src[0].shape
-        return tuple(shape[axis] for axis in node.arg)
-    if op is Op.PAD:
-        pads = zip(node.src[0].shape, node.arg, strict=True)
-        return tuple(grow_dim(dim, before + after) for dim, (before, after) in pads)
-    if op is Op.SHRINK:
-        return tuple(grow_dim(end, 0 if begin == 0 else -begin) for begin, end in node.arg)
-    if op is Op.GATHER:
-        return node.src[1].shape
-    if op is Op.MULTI:
-        rows = enumerate(zip(*[source.shape for source in node.src], strict=True))
-        return tuple(sum(dims) if axis == node.arg else dims[0] for axis, dims in rows)
-    if op is Op.REDUCE:
-        axes = node.arg.axes
-        return tuple(1 if axis in axes else dim for axis, dim in enumerate(node.src[0].shape))
-    if op in (Op.BUFFER, Op.PARAM):
-        return (node.arg.size,)
-    return ()
-
-
-def grow_dim(dim: Dim, amount: Dim) -> Dim:
-    """`dim + amount`, a number where that is known; in the normal form of `division.py`.
-
-    (p + 1) - p -> 1
-    """
-    if isinstance(dim, int) and isinstance(amount, int):
-        return dim + amount
-    coefficients: dict[UOp, int] = {}
-    constant = _collect(dim, 1, coefficients) + _collect(amount, 1, coefficients)
-    total: Dim = constant
-    atoms = sorted((atom for atom, factor in coefficients.items() if factor), key=order_key)
-    for place, atom in enumerate(atoms):
-        factor = coefficients[atom]
-        term = atom if factor == 1 else atom * factor
-        total = total + term if place else term
-    if not atoms:
-        return constant
-    total = total + constant if constant else total
-    low, high = total.bounds  # type: ignore[union-attr]
-    return int(low) if low == high else total
-
-
-def _collect(dim: Dim, factor: int, coefficients: dict[UOp, int]) -> int:
-    """Add `dim * factor` to the coefficients of its atoms; the constant part is returned."""
-    if isinstance(dim, int):
-        return dim * factor
-    if dim.op is Op.CONST:
-        return int(dim.arg) * factor
-    if dim.op is Op.NEG:
-        return _collect(dim.src[0], -factor, coefficients)
-    if dim.op is Op.ADD:
-        left, right = dim.src
-        return _collect(left, factor, coefficients) + _collect(right, factor, coefficients)
-    if dim.op is Op.MUL and dim.src[1].op is Op.CONST:
-        return _collect(dim.src[0], factor * int(dim.src[1].arg), coefficients)
-    coefficients[dim] = coefficients.get(dim, 0) + factor
-    return 0
 
 
 def order_key(node: UOp) -> OrderKey:
@@ -105,6 +31,12 @@ def order_key(node: UOp) -> OrderKey:
             key = (0, number, node.arg.kind, key[3])
         node.cache["order"] = key
     return key
+
+
+def as_dim(index: UOp) -> Dim:
+    """A size as a number where it is known."""
+    low, high = index.bounds
+    return int(low) if low == high else index
 
 
 def max_dim(dim: Dim) -> int:

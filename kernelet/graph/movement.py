@@ -27,7 +27,7 @@ from kernelet.graph.division import (
     scale_index,
     subtract_index,
 )
-from kernelet.graph.infer import Dim, Shape
+from kernelet.graph.infer import Dim, Shape, as_dim
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import reachable, split_view
@@ -36,11 +36,6 @@ Index = tuple[UOp, ...]
 
 
 # ---- sizes: numbers where they are known, index expressions where not ----
-
-
-def as_dim(index: UOp) -> Dim:
-    """A size as a number when it is constant."""
-    return index.arg if index.op is Op.CONST else index
 
 
 def normal_shape(shape: Shape) -> Shape:

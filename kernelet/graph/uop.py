@@ -17,7 +17,7 @@ from typing import Any, final
 from kernelet.base.dtype import DType, Scalar, dtypes, round_to
 from kernelet.base.errors import ArgumentError
 from kernelet.graph.bounds import Bounds, bounds_of
-from kernelet.graph.infer import Placement, Shape, device_of, shape_of
+from kernelet.graph.infer import Placement, Shape, device_of
 from kernelet.graph.ops import COMPARISONS, Op
 from kernelet.graph.show import show, show_expression
 
@@ -84,6 +84,9 @@ class ScratchArg:
     size: int
     register: bool = False
 
+
+# What is found out by modules above this one, which compute with nodes.
+facts: dict[str, Callable[[UOp], object]] = {}
 
 # Names of this module are found several times faster than members of an enum.
 _CONST, _ADD, _MUL, _NEG = Op.CONST, Op.ADD, Op.MUL, Op.NEG
@@ -221,7 +224,7 @@ class UOp(_Fields):
         try:
             return self._shape
         except AttributeError:
-            _find_fact(self, "_shape", shape_of)
+            _find_fact(self, "_shape", facts["shape"])
             return self._shape
 
     @property

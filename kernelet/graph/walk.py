@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import attrgetter
 from typing import TypeVar
 
-from kernelet.graph.infer import Dim
+from kernelet.graph.infer import Dim, as_dim
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 
@@ -90,10 +90,8 @@ def _replaced(part: object, mapping: Mapping[UOp, UOp], known: dict[UOp, Dim]) -
     if not isinstance(part, UOp):
         return part
     if part not in known:
-        found = substitute(part, mapping)
         # A size whose value became known is a plain number again.
-        low, high = found.bounds
-        known[part] = int(low) if low == high else found
+        known[part] = as_dim(substitute(part, mapping))
     return known[part]
 
 

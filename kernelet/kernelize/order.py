@@ -14,9 +14,13 @@ from kernelet.graph.walk import reachable
 from kernelet.kernelize.cut import Pieces
 
 
-def order_calls(pieces: Pieces) -> list[UOp]:
-    """The called nodes, each after those it needs; otherwise as the program built them."""
+def order_calls(pieces: Pieces) -> tuple[list[UOp], bool]:
+    """The called nodes, each after those it needs; otherwise as the program built them.
+
+    Beside them whether that is so: calls that need each other have no such order.
+    """
     found: dict[UOp, None] = {}
+    is_right = True
     open_nodes: set[UOp] = set()
     # Sets have no order that is the same in every process.
     place = {node: (pieces.slot_of[node], at) for at, node in enumerate(pieces.calls)}
@@ -35,8 +39,9 @@ def order_calls(pieces: Pieces) -> list[UOp]:
                 stack += sorted(waiting, key=place.__getitem__, reverse=True)
                 continue
             stack.pop()
+            is_right = is_right and not missing
             found[node] = None
-    return list(found)
+    return list(found), is_right
 
 
 def hold_less(pieces: Pieces, order: Sequence[UOp], kept: frozenset[int]) -> list[UOp]:
@@ -66,17 +71,6 @@ def hold_less(pieces: Pieces, order: Sequence[UOp], kept: frozenset[int]) -> lis
                 at = first
         late.insert(at, node)
     return late[::-1]
-
-
-def has_cycle(pieces: Pieces, order: list[UOp]) -> bool:
-    """Whether a call comes before something that it needs: no order respects everything."""
-    position = {node: number for number, node in enumerate(order)}
-    return any(
-        position[other] > position[node]
-        for node in order
-        for other in pieces.needs[node]
-        if other in pieces.calls
-    )
 
 
 def lost_states(pieces: Pieces, graph: Iterable[UOp]) -> set[UOp]:

@@ -12,7 +12,6 @@ import math
 from kernelet.graph.division import terms_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.movement import (
-    Index,
     all_numbers,
     flatten_index,
     places_below,
@@ -80,18 +79,14 @@ def _is_one_loop(source: UOp, axis: int) -> bool:
     pair = {index[axis - 1], index[axis]}
     places = places_below(source, index, _MOST_PLACES)
     for node, at, gate in places or ():
-        coefficients = _offset(node.shape, at)
+        # How far into a dense value of that shape each loop moves.
+        coefficients = terms_of(flatten_index(at, row_major_strides(node.shape))).coefficients
         far, near = (coefficients.get(variable, 0) for variable in index[axis - 1 : axis + 1])
         atoms = [gate, *(atom for atom in coefficients if atom not in pair)]
         mixed = any(not pair.isdisjoint(ranges_in(atom)) for atom in atoms)
         if node.op is Op.GATHER or mixed or far != near * size:
             return False
     return places is not None
-
-
-def _offset(shape: Shape, index: Index) -> dict[UOp, int]:
-    """How far into a dense value of that shape an index is: the coefficient of each loop."""
-    return terms_of(flatten_index(index, row_major_strides(shape))).coefficients
 
 
 # ---- reductions to few results ----

@@ -15,7 +15,7 @@ from kernelet.kernelize.cut import Cutter
 from kernelet.kernelize.cycles import join_cycles
 from kernelet.kernelize.join import join_calls
 from kernelet.kernelize.memory import plan_memory
-from kernelet.kernelize.order import has_cycle, hold_less, lost_states, order_calls
+from kernelet.kernelize.order import hold_less, lost_states, order_calls
 from kernelet.kernelize.overlap import read_copies
 from kernelet.kernelize.schedule import Schedule
 
@@ -29,11 +29,11 @@ def cut_into_kernels(sink: UOp, device: str, given: int = 0) -> Schedule:
     # Each turn copies a state that was not copied before.
     for _ in range(len(states) + 1):
         cutter = Cutter(sink, device, given)
-        order = order_calls(cutter.pieces)
-        if has_cycle(cutter.pieces, order):
+        order, is_right = order_calls(cutter.pieces)
+        if not is_right:
             join_cycles(cutter.pieces, order)
-            order = order_calls(cutter.pieces)
-        if not has_cycle(cutter.pieces, order):
+            order, is_right = order_calls(cutter.pieces)
+        if is_right:
             return _schedule(sink, cutter, order)
         sink = read_copies(sink, lost_states(cutter.pieces, cutter.order))
     raise InternalError(f"cut into kernels: no order respects all reads:\n{show(sink)}")
