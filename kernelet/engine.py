@@ -33,9 +33,8 @@ from kernelet.holdings import (
 )
 from kernelet.kernelize.multi import spread
 from kernelet.kernelize.normalize import KEPT_VIEWS
-from kernelet.kernelize.schedule import Call, Schedule
+from kernelet.kernelize.schedule import Schedule
 from kernelet.launches import Launch, allocate, execute
-from kernelet.programs import Runner
 from kernelet.runtime.buffer import Buffer
 
 SCHEDULES_KEPT = 1024
@@ -286,32 +285,21 @@ def _views_of(nodes: Sequence[UOp]) -> list[UOp]:
 
 def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> None:
     """Launch all calls of a schedule."""
+    devices = [plan.slots[call.slots[0]].device for call in plan.calls]
     wanted: dict[str, list[UOp]] = {}
-    for call in plan.calls:
+    for call, name in zip(plan.calls, devices, strict=True):
         if call.kernel is not None:
-            wanted.setdefault(plan.slots[call.slots[0]].device, []).append(call.kernel)
+            wanted.setdefault(name, []).append(call.kernel)
     loaded = {name: programs.runners(kernels, name) for name, kernels in wanted.items()}
     recorder = current_recorder.get()
-    for call in plan.calls:
-        step = _step(call, plan, buffers, values, loaded)
+    for call, name in zip(plan.calls, devices, strict=True):
+        runner = None if call.kernel is None else loaded[name][call.kernel]
+        memory = tuple(buffers[slot] for slot in call.slots)
+        names = () if runner is None else runner.program.variables
+        step = Launch(runner, memory, tuple(values[name] for name in names), call.outputs)
         if recorder is not None:
             recorder.steps.append(step)
         execute(step)
-
-
-def _step(
-    call: Call,
-    plan: Schedule,
-    buffers: Sequence[Buffer],
-    values: dict[str, int],
-    loaded: dict[str, dict[UOp, Runner]],
-) -> Launch:
-    memory = tuple(buffers[slot] for slot in call.slots)
-    if call.kernel is None:
-        return Launch(None, memory)
-    runner = loaded[plan.slots[call.slots[0]].device][call.kernel]
-    given = tuple(values[name] for name in runner.program.variables)
-    return Launch(runner, memory, given, call.outputs)
 
 
 def _settle(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from kernelet.base import config, trace
 from kernelet.base.dtype import dtypes
@@ -35,6 +37,8 @@ from kernelet.lower.linearize import linearize
 from kernelet.lower.memory import scratch_to_registers
 from kernelet.lower.nest import write_nest
 from kernelet.lower.transforms import Plan
+
+Graph = TypeVar("Graph", UOp, list[UOp])  # a root, or a linear program
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,21 @@ LOWER = (
 ANY = Target("ANY")
 
 
+def _step(name: str, run: Callable[[], Graph], leaves: Spec) -> Graph:
+    """What one step makes; it is checked when VERIFY is on."""
+    with trace.cost("python", name):
+        found = run()
+    if config.current().verify:
+        verify(found, leaves, name)
+    return found
+
+
 def run_passes(graph: UOp, passes: Sequence[Pass], target: Target = ANY) -> UOp:
     """The graph after all passes; each result is checked when VERIFY is on."""
-    checked = config.current().verify
-    for step in passes:
-        with trace.cost("python", step.name):
-            graph = step.run(graph, target)
-        if checked:
-            verify(graph, step.leaves, step.name)
+    for each in passes:
+        graph = _step(each.name, partial(each.run, graph, target), each.leaves)
         if trace.wants("graph"):
-            trace.emit("graph", step.name, show(graph))
+            trace.emit("graph", each.name, show(graph))
     return graph
 
 
@@ -106,10 +115,8 @@ class Lowered:
     @property
     def thread_size(self) -> int:
         """The greatest extent of the thread loop; 0 where there is none."""
-        for node in self.program:
-            if node.op is Op.RANGE and node.arg.kind == "thread":
-                return max_dim(node.src[0]) if node.src[0].op is not Op.CONST else node.src[0].arg
-        return 0
+        loops = (node for node in self.program if node.op is Op.RANGE)
+        return next((max_dim(loop.src[0]) for loop in loops if loop.arg.kind == "thread"), 0)
 
     @property
     def slots(self) -> int:
@@ -127,16 +134,10 @@ def lower(kernel: UOp, target: Target, plan: Plan | None = None) -> Lowered:
     if plan is None:
         with trace.cost("python", "plan"):
             plan = plan_kernel(kernel, target)
-    with trace.cost("python", "write loops"):
-        block = write_nest(kernel, plan)
-    if config.current().verify:
-        verify(block, LOOPS, "write loops")
+    block = _step("write loops", partial(write_nest, kernel, plan), LOOPS)
     block = run_passes(block, LOWER, target)
     given = [node for node in kernel.toposort() if node.op is Op.PARAM]
-    with trace.cost("python", "linearize"):
-        program = tuple(linearize(block, given))
-    if config.current().verify:
-        verify(program, PROGRAM, "linearize")
+    program = tuple(_step("linearize", partial(linearize, block, given), PROGRAM))
     return Lowered(program, plan, estimate(program))
 
 

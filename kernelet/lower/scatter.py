@@ -116,21 +116,16 @@ def _without(value: UOp, added: _Addition) -> UOp | None:
 def _addition(update: UOp, result: UOp) -> _Addition | None:
     """What an update adds, if only the result that a number names gets it."""
     value = update.src[1]
-    if value.op in _COMBINING and value.src[1].op is Op.WHERE:
-        op, (condition, skipped, added) = value.op, value.src[1].src
-    elif value.op is Op.WHERE and value.src[1].op is Op.LOAD and value.src[2].op in _COMBINING:
-        op, condition, added = value.src[2].op, value.src[0], value.src[2].src[1]
-        skipped = UOp.const(identity_of(op, value.dtype), value.dtype)
-    else:
+    if value.op not in _COMBINING or value.src[1].op is not Op.WHERE:
         return None
-    if condition.op is not Op.CMPNE or skipped.op is not Op.CONST:
-        return None
-    if skipped.arg != identity_of(op, value.dtype):
+    condition, skipped, added = value.src[1].src
+    neutral = identity_of(value.op, value.dtype)
+    if condition.op is not Op.CMPNE or skipped.op is not Op.CONST or skipped.arg != neutral:
         return None
     for pick, place in (condition.src, condition.src[::-1]):
         if place.op is Op.CAST and place.src[0] is result and pick.dtype.is_integer:
             free = not any(result in ranges_in(node) for node in _indices(pick, added))
-            return _Addition(op, pick, added, skipped) if free else None
+            return _Addition(value.op, pick, added, skipped) if free else None
     return None
 
 
