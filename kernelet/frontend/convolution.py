@@ -50,12 +50,11 @@ class Convolution(Pooling):
 
         `padding` is one number, one for each axis, pairs, "same" or "valid".
         """
-        call = f"conv{max(weight.ndim - 2, 0)}d"
-        self._check_filters(call, weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
+        self._check_filters(weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
         sizes = [dim for dim in weight.shape[2:] if isinstance(dim, int)]
-        windows = window_list(call, sizes, stride, dilation, padding)
+        windows = window_list(sizes, stride, dilation, padding)
         kind = _result_dtype(self, weight, bias, dtype)
-        return self._convolved(call, weight, bias, windows, groups, kind)
+        return self._convolved(weight, bias, windows, groups, kind)
 
     def conv1d(
         self,
@@ -85,15 +84,14 @@ class Convolution(Pooling):
 
         It is a convolution of the input with `stride` - 1 zeros between its elements.
         """
-        call = f"conv_transpose{max(weight.ndim - 2, 0)}d"
-        self._check_filters(call, weight, groups, weight.shape[0] if weight.ndim else 0, True)
+        self._check_filters(weight, groups, weight.shape[0] if weight.ndim else 0, True)
         filters, per_group, *sizes = (dim for dim in weight.shape if isinstance(dim, int))
-        spread = window_list(call, sizes, stride, dilation, padding)
-        extra = per_axis(call, "output_padding", output_padding, len(sizes))
+        spread = window_list(sizes, stride, dilation, padding)
+        extra = per_axis("output_padding", output_padding, len(sizes))
         for window, more in zip(spread, extra, strict=True):
             if not 0 <= more < max(window.stride, window.dilation):
                 raise ArgumentError(
-                    f"{call}: output_padding={output_padding} with stride {window.stride} and "
+                    f"output_padding={output_padding} with stride {window.stride} and "
                     f"dilation {window.dilation}. It must be less than one of them."
                 )
         turned = weight._flip(tuple(range(2, weight.ndim)))
@@ -103,11 +101,10 @@ class Convolution(Pooling):
         windows = [window.turned(more) for window, more in zip(spread, extra, strict=True)]
         kind = _result_dtype(self, weight, bias, None)
         wide = self._spread([window.stride for window in spread])
-        return wide._convolved(call, turned, bias, windows, groups, kind)
+        return wide._convolved(turned, bias, windows, groups, kind)
 
     def _convolved(
         self,
-        call: str,
         weight: Self,
         bias: Self | None,
         windows: list[Window],
@@ -115,7 +112,7 @@ class Convolution(Pooling):
         dtype: DType,
     ) -> Self:
         """(batch, channels out, *counts), added up in the type that sums of `dtype` are kept in."""
-        self._with_room(call, windows)
+        self._with_room(windows)
         wide, space = accumulator_dtype(sum_dtype(dtype)), len(windows)
         batch = self.shape[0]
         filters, depth, *sizes = weight.shape
@@ -136,7 +133,7 @@ class Convolution(Pooling):
         return (total + bias._reshape((1, filters, *(1,) * space))).cast(dtype)
 
     def _check_filters(
-        self, call: str, weight: Self, groups: int, depth: Dim, transposed: bool = False
+        self, weight: Self, groups: int, depth: Dim, transposed: bool = False
     ) -> None:
         """ShapeError unless channels, groups and axes of input and weight fit."""
         shapes = f"input {show_shape(self.shape)} with weight {show_shape(weight.shape)}"
@@ -145,7 +142,7 @@ class Convolution(Pooling):
         channels = depth if transposed else known(depth) * groups
         if known(weight.shape[0]) % groups or self.shape[1] != channels:
             raise ShapeError(
-                f"{call}: {shapes} and groups={groups}: the weight is for {channels} channels in, "
+                f"{shapes} and groups={groups}: the weight is for {channels} channels in, "
                 f"the input has {self.shape[1]}. Make them equal; groups must divide both sides."
             )
 

@@ -45,25 +45,25 @@ class Elementwise(Primitives):
 
     # ---- arithmetic ----
 
-    def _ordered(self, other: Self | Scalar, name: str, reverse: bool) -> tuple[Self, Self]:
+    def _ordered(self, other: Self | Scalar, reverse: bool) -> tuple[Self, Self]:
         """This and `other` with one shape and one type, `other` first if `reverse`."""
-        left, right = self._matched(other, name)
+        left, right = self._matched(other)
         return (right, left) if reverse else (left, right)
 
     def add(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x + other``; of bools it is "or", as in numpy."""
-        left, right = self._ordered(other, "add", reverse)
+        left, right = self._ordered(other, reverse)
         return left._alu(Op.OR if left.dtype.is_bool else Op.ADD, right)
 
     def sub(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x - other``."""
-        left, right = self._ordered(other, "sub", reverse)
+        left, right = self._ordered(other, reverse)
         left._need(not left.dtype.is_bool, "numbers, or use ^ for exclusive or", DTypeError)
         return left._alu(Op.ADD, right._alu(Op.NEG))
 
     def mul(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x * other``; of bools it is "and"."""
-        left, right = self._ordered(other, "mul", reverse)
+        left, right = self._ordered(other, reverse)
         return left._alu(Op.AND if left.dtype.is_bool else Op.MUL, right)
 
     def div(
@@ -74,7 +74,7 @@ class Elementwise(Primitives):
             return self.floordiv(other, reverse)
         if rounding_mode is None:
             return self._quotient(other, reverse)
-        left, right = self._ordered(other, "div", reverse)
+        left, right = self._ordered(other, reverse)
         if left.dtype.is_float:
             return left._quotient(right).trunc()
         left, right = left._counting(), right._counting()
@@ -85,21 +85,21 @@ class Elementwise(Primitives):
         """Division of floats; the divisor is inverted before it is repeated."""
         given = self._operand(other)
         left, right = (given, self) if reverse else (self, given)
-        broadcast_shape(left.shape, right.shape, name="div")
+        broadcast_shape(left.shape, right.shape)
         dtype = promote(left.dtype, right.dtype)
         dtype = dtype if dtype.is_float else dtypes.default_float
         return left.cast(dtype).mul(right.cast(dtype)._alu(Op.RECIPROCAL))
 
     def floordiv(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x // other``: the quotient rounded down."""
-        left, right = self._ordered(other, "floordiv", reverse)
+        left, right = self._ordered(other, reverse)
         if left.dtype.is_float:
             return left._division(right)[0]
         return left._counting()._alu(Op.IDIV, right._counting())
 
     def mod(self, other: Self | Scalar, reverse: bool = False) -> Self:
         """``x % other``: the rest has the sign of the divisor, as in Python."""
-        left, right = self._ordered(other, "mod", reverse)
+        left, right = self._ordered(other, reverse)
         if left.dtype.is_float:
             return left._division(right)[1]
         return left._counting()._alu(Op.MOD, right._counting())
@@ -118,7 +118,7 @@ class Elementwise(Primitives):
 
     def fmod(self, other: Self | Scalar) -> Self:
         """The rest with the sign of the dividend; ``np.fmod(x, other)``."""
-        left, right = self._matched(other, "fmod")
+        left, right = self._matched(other)
         if not left.dtype.is_float:
             return left - left.div(right, rounding_mode="trunc") * right
         rest = left.abs()._division(right.abs())[1]
@@ -161,12 +161,12 @@ class Elementwise(Primitives):
 
     def maximum(self, other: Self | Scalar) -> Self:
         """The greater of the two, NaN if either is; ``np.maximum(x, other)``."""
-        left, right = self._matched(other, "maximum")
+        left, right = self._matched(other)
         return left._alu(Op.OR if left.dtype.is_bool else Op.MAX, right)
 
     def minimum(self, other: Self | Scalar) -> Self:
         """The lesser of the two, NaN if either is; ``np.minimum(x, other)``."""
-        left, right = self._matched(other, "minimum")
+        left, right = self._matched(other)
         if left.dtype.is_bool:
             return left._alu(Op.AND, right)
         return left._mirrored()._alu(Op.MAX, right._mirrored())._mirrored()
@@ -201,7 +201,7 @@ class Elementwise(Primitives):
 
     def copysign(self, other: Self | Scalar) -> Self:
         """The size of x with the sign of `other`, whose zero may be negative."""
-        left, right = self._floating()._matched(other, "copysign")
+        left, right = self._floating()._matched(other)
         size = left.abs()
         return right._has_minus().where(-size, size)
 
@@ -246,22 +246,22 @@ class Elementwise(Primitives):
 
     # ---- comparison ----
 
-    def _compare(self, op: Op, other: Self | Scalar, name: str, swap: bool = False) -> Self:
+    def _compare(self, op: Op, other: Self | Scalar, swap: bool = False) -> Self:
         number = self._operand(other, _comparable(self.dtype, other))
-        left, right = self._ordered(number, name, swap)
+        left, right = self._ordered(number, swap)
         return left._alu(op, right)
 
     def lt(self, other: Self | Scalar) -> Self:
         """``x < other``."""
-        return self._compare(Op.CMPLT, other, "lt")
+        return self._compare(Op.CMPLT, other)
 
     def gt(self, other: Self | Scalar) -> Self:
         """``x > other``."""
-        return self._compare(Op.CMPLT, other, "gt", swap=True)
+        return self._compare(Op.CMPLT, other, swap=True)
 
     def ne(self, other: Self | Scalar) -> Self:
         """``x != other``."""
-        return self._compare(Op.CMPNE, other, "ne")
+        return self._compare(Op.CMPNE, other)
 
     def eq(self, other: Self | Scalar) -> Self:
         """``x == other``, element by element."""
@@ -340,22 +340,22 @@ class Elementwise(Primitives):
         """Whether exactly one of the values is not zero."""
         return self._truth() ^ other._truth()
 
-    def _bits(self, op: Op, other: Self | Scalar, name: str) -> Self:
-        left, right = self._matched(other, name)
+    def _bits(self, op: Op, other: Self | Scalar) -> Self:
+        left, right = self._matched(other)
         left._need(not left.dtype.is_float, "integers or bools, which have bits", DTypeError)
         return left._alu(op, right)
 
     def bitwise_and(self, other: Self | Scalar) -> Self:
         """``x & other``."""
-        return self._bits(Op.AND, other, "bitwise_and")
+        return self._bits(Op.AND, other)
 
     def bitwise_or(self, other: Self | Scalar) -> Self:
         """``x | other``."""
-        return self._bits(Op.OR, other, "bitwise_or")
+        return self._bits(Op.OR, other)
 
     def bitwise_xor(self, other: Self | Scalar) -> Self:
         """``x ^ other``."""
-        return self._bits(Op.XOR, other, "bitwise_xor")
+        return self._bits(Op.XOR, other)
 
     def bitwise_not(self) -> Self:
         """``~x``."""
@@ -365,19 +365,19 @@ class Elementwise(Primitives):
 
     def lshift(self, amount: Self | Scalar) -> Self:
         """``x << amount``; 0 when all bits leave."""
-        return self._shift(Op.SHL, amount, "lshift")
+        return self._shift(Op.SHL, amount)
 
     def rshift(self, amount: Self | Scalar) -> Self:
         """``x >> amount``; signed integers keep their sign."""
-        return self._shift(Op.SHR, amount, "rshift")
+        return self._shift(Op.SHR, amount)
 
-    def _shift(self, op: Op, amount: Self | Scalar, name: str) -> Self:
+    def _shift(self, op: Op, amount: Self | Scalar) -> Self:
         value = self._counting()
         value._need(not value.dtype.is_float, "integers, which have bits", DTypeError)
         bits = value.dtype.itemsize * 8
         if isinstance(amount, int) and 0 <= amount < bits:
             return value._alu(op, value._constant(amount))
-        value, count = value._matched(amount, name)
+        value, count = value._matched(amount)
         # A shift by the width or more is undefined on most processors.
         fits = count._below(bits)
         shifted = value._alu(op, fits.where(count, bits - 1))
@@ -394,7 +394,7 @@ class Elementwise(Primitives):
             condition, if_true = first, self
         condition = condition._as_mask()
         yes, no = condition._branches(if_true, if_false)
-        shape = broadcast_shape(condition.shape, yes.shape, no.shape, name="where")
+        shape = broadcast_shape(condition.shape, yes.shape, no.shape)
         return condition._broadcast_to(shape)._alu(
             Op.WHERE, yes._broadcast_to(shape), no._broadcast_to(shape)
         )

@@ -146,7 +146,7 @@ class Functions(Elementwise):
 
     def logaddexp(self, other: Self) -> Self:
         """``log(exp(x) + exp(other))`` without overflow; ``np.logaddexp(x, other)``."""
-        left, right = self._matched(other, "logaddexp")
+        left, right = self._matched(other)
         # Where both are the same infinity their difference would be NaN.
         same = left.eq(right) & left.abs().eq(math.inf)
         gap = same.where(0.0, left - right)
@@ -179,7 +179,7 @@ class Functions(Elementwise):
             return self._number_power(exponent)
         if is_scalar(exponent) and (isinstance(exponent, float) or self.dtype.is_float):
             return self._floating()._power_of(exponent)
-        base, power = self._ordered(exponent, "pow", reverse)
+        base, power = self._ordered(exponent, reverse)
         if base.dtype.is_float:
             return base._float_power(power)
         return base._counting()._integer_power(power._counting())
@@ -280,7 +280,7 @@ class Functions(Elementwise):
 
     def atan2(self, other: Self) -> Self:
         """The angle of the point (other, x); ``np.arctan2(x, other)``."""
-        y, x = self._matched(other, "atan2")
+        y, x = self._matched(other)
         steep = x.abs() < y.abs()
         top, bottom = steep.where(x, y), steep.where(y, x)
         ratio = bottom.eq(0).where(top, top / bottom)

@@ -202,7 +202,7 @@ class Indexing(Cumulative):
         """The picked axes in front and merged, the index into them, and where its axes belong."""
         axes = [axis for axis, _ in picks]
         rest = [axis for axis in range(self.ndim) if axis not in axes]
-        shape = broadcast_shape(*[index.shape for _, index in picks], name="index")
+        shape = broadcast_shape(*[index.shape for _, index in picks])
         places = [index._in_range(self.shape[at])._broadcast_to(shape) for at, index in picks]
         flat, outside = places[0], places[0] < 0
         for axis, place in zip(axes[1:], places[1:], strict=True):
@@ -228,7 +228,7 @@ class Indexing(Cumulative):
         size = self.shape[0] if column.ndim > self.ndim else self.shape[axis]
         place = self._arange(size)._reshape((size, *(1,) * (column.ndim - 1 - axis)))
         other = column.ne(place)
-        shape = broadcast_shape(other.shape, self.shape, name="index")
+        shape = broadcast_shape(other.shape, self.shape)
         chosen = other._broadcast_to(shape).where(self._constant(0), self)
         return chosen._reduce(Op.MAX if self.dtype.is_bool else Op.ADD, (axis,))
 
@@ -240,7 +240,7 @@ class Indexing(Cumulative):
         axes = [axis for axis, _ in picks]
         rest = [axis for axis in range(self.ndim) if axis not in axes]
         sizes = [self.shape[axis] for axis in rest]
-        values = value._fitted((*sizes[:first], *index.shape, *sizes[first:]), "setitem")
+        values = value._fitted((*sizes[:first], *index.shape, *sizes[first:]))
         values = values.movedim(range(first, first + index.ndim), range(index.ndim))
         count = product(index.shape)
         values = values._reshape((count, *table.shape[1:]))
@@ -291,13 +291,13 @@ class Indexing(Cumulative):
 
     # ---- along one axis ----
 
-    def _beside(self, index: Self, axis: int | None, name: str) -> Self:
+    def _beside(self, index: Self, axis: int | None) -> Self:
         """This tensor cut to the sizes of `index` on all axes but `axis`."""
         index._need(index.ndim == self.ndim > 0, f"an index of {self.ndim} axes, at least one")
         for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True)):
             if at != axis and max_dim(want) > max_dim(have):
                 raise ShapeError(
-                    f"{name}: the index has {show_dim(want)} elements along axis {at} and the "
+                    f"the index has {show_dim(want)} elements along axis {at} and the "
                     f"tensor {show_dim(have)}. Make the index shorter there."
                 )
         sizes = [
@@ -311,7 +311,7 @@ class Indexing(Cumulative):
         axis = self.axis(dim)
         if self.ndim == index.ndim == 0:
             return self._reshape((1,)).gather(0, index._reshape((1,)))._reshape(())
-        table = self._beside(index, axis, "gather").transpose(axis, -1)
+        table = self._beside(index, axis).transpose(axis, -1)
         places = index._in_range(self.shape[axis]).transpose(axis, -1)
         return table._chosen(places).transpose(axis, -1)
 
@@ -326,7 +326,7 @@ class Indexing(Cumulative):
             return self.flatten().gather(0, indices.flatten())
         axis = self.axis(dim)
         ones = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (self, indices)]
-        shape = broadcast_shape(*ones, name="take_along_dim")
+        shape = broadcast_shape(*ones)
         table, index = (
             each._broadcast_to((*shape[:axis], each.shape[axis], *shape[axis + 1 :]))
             for each in (self, indices)
@@ -357,7 +357,7 @@ class Indexing(Cumulative):
         source = source if source.ndim else source._broadcast_to(index.shape)
         if reduce is not None:
             return self.scatter_reduce(dim, index, source, "sum" if reduce == "add" else "prod")
-        axis, places, values = self._sent("scatter", dim, index, source)
+        axis, places, values = self._sent(dim, index, source)
         writers = places._last_writers(self.shape[axis])
         return self._put_back(axis, writers.ge(0), values._chosen(writers))
 
@@ -373,8 +373,8 @@ class Indexing(Cumulative):
             counted = self.cast(dtypes.default_int)
             found = counted.scatter_reduce(dim, index, src, reduce, include_self=include_self)
             return found.cast(dtypes.bool)
-        axis, places, values = self._sent("scatter_reduce", dim, index, src)
-        own = self._beside(index, axis, "scatter_reduce").transpose(axis, -1)
+        axis, places, values = self._sent(dim, index, src)
+        own = self._beside(index, axis).transpose(axis, -1)
         wide = accumulator_dtype(self.dtype)
         own, values = own.cast(wide), values.cast(wide)
         if reduce == "amin":
@@ -394,12 +394,12 @@ class Indexing(Cumulative):
         written = total._constant(True, dtypes.bool) if include_self else counts > 0
         return self._put_back(axis, written, total.cast(self.dtype))
 
-    def _sent(self, name: str, dim: int, index: Self, src: Self) -> tuple[int, Self, Self]:
+    def _sent(self, dim: int, index: Self, src: Self) -> tuple[int, Self, Self]:
         """The axis, and as the last axis of each: where elements of `src` go, and they."""
         axis = self.axis(dim)
-        self._beside(index, axis, name)
+        self._beside(index, axis)
         places = index._in_range(self.shape[axis]).transpose(axis, -1)
-        return axis, places, src._beside(index, None, name).cast(self.dtype).transpose(axis, -1)
+        return axis, places, src._beside(index, None).cast(self.dtype).transpose(axis, -1)
 
     def _put_back(self, axis: int, written: Self, values: Self) -> Self:
         """`values` where `written`, else this tensor, whose `axis` is the last one of both."""
@@ -443,7 +443,7 @@ class Indexing(Cumulative):
         With a `size` there are that many, of `fill_value` behind the last one; without it the mask
         is computed.
         """
-        shape: Shape = broadcast_shape(self.shape, mask.shape, name="masked_select")
+        shape: Shape = broadcast_shape(self.shape, mask.shape)
         number = mask._as_mask()._broadcast_to(shape)._true_numbers(size)
         found = self._broadcast_to(shape).flatten()._pick([(0, number)])
         return found if size is None else (number < 0).where(fill_value, found)

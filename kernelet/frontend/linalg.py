@@ -174,4 +174,4 @@ def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:
             f"elements, the columns of the right {show_dim(outer)}. "
             "Make them equal, or transpose one of the two."
         )
-    broadcast_shape(left.shape[:-2], right.shape[:-2], name=f"matmul of {shapes}")
+    broadcast_shape(left.shape[:-2], right.shape[:-2], of=f" of {shapes}")

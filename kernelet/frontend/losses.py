@@ -30,7 +30,7 @@ class Losses(Reduction, Activations):
         self, target: Self | Scalar, formula: Callable[[Self, Self], Self], reduction: LossReduction
     ) -> Self:
         """`formula` of predictions and targets, in at least 32 bits, rounded once at the end."""
-        left, right = self._floating()._matched(target, "loss")
+        left, right = self._floating()._matched(target)
         each = formula(left._widened(), right._widened())
         return each._reduced(reduction).cast(left.dtype)
 

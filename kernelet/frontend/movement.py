@@ -251,11 +251,8 @@ class Movement(Elementwise):
     def _pads(self, padding: Sequence[Dim] | Sequence[tuple[Dim, Dim] | None]) -> Pads:
         given = list(padding)
         if all(isinstance(amount, int | UOp) for amount in given):
-            if len(given) % 2 or len(given) > 2 * self.ndim:
-                raise ShapeError(
-                    f"pad: {tuple(given)} does not fit {show_shape(self.shape)}. Give two "
-                    "amounts for each axis, the last axis first."
-                )
+            fits = len(given) % 2 == 0 and len(given) <= 2 * self.ndim
+            self._need(fits, f"two amounts for each axis, the last axis first, not {tuple(given)}")
             pairs = [(given[at], given[at + 1]) for at in range(0, len(given), 2)]
             given = [*[None] * (self.ndim - len(pairs)), *pairs[::-1]]  # type: ignore[list-item]
         self._check_each(given)
@@ -268,11 +265,8 @@ class Movement(Elementwise):
     def _cropped(self, cuts: Sequence[tuple[int, int]]) -> Self:
         """Without the first and the last elements of each axis."""
         sides = list(zip(cuts, self.shape, strict=True))
-        if any(isinstance(size, int) and sum(cut) > size for cut, size in sides):
-            raise ShapeError(
-                f"pad: {tuple(cuts)} elements are taken from both ends of the axes of "
-                f"{show_shape(self.shape)}. Take no more than there are."
-            )
+        fits = all(sum(cut) <= size for cut, size in sides if isinstance(size, int))
+        self._need(fits, f"as many elements as both ends of each axis lose: {tuple(cuts)}")
         return self._shrink(tuple((first, add_dims(size, -last)) for (first, last), size in sides))
 
     def _extended(self, pads: Pads, mode: PadMode) -> Self:
@@ -283,11 +277,8 @@ class Movement(Elementwise):
                 continue
             size = self._known_size(axis)
             limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf if size else 0)
-            if not before <= limit or not after <= limit:
-                raise ShapeError(
-                    f"pad: {mode} cannot add {before} and {after} to an axis of size {size}. "
-                    f"Add at most {limit}."
-                )
+            fits = before <= limit and after <= limit
+            self._need(fits, f"{mode} at most {limit} elements of axis {axis}: {before}, {after}")
             result = result._extend(axis, int(before), int(after), mode)  # type: ignore[arg-type]
         return result
 
@@ -353,11 +344,8 @@ class Movement(Elementwise):
         size = self._known_size(axis)
         if isinstance(sizes, int):
             sizes = [min(sizes, size - begin) for begin in range(0, max(size, 1), sizes)]
-        if sum(sizes) != size or min(sizes, default=0) < 0:
-            raise ShapeError(
-                f"split: {tuple(sizes)} has sum {sum(sizes)}, but axis {axis} of "
-                f"{show_shape(self.shape)} has {size} elements. The sum must be equal."
-            )
+        fits = sum(sizes) == size and min(sizes, default=0) >= 0
+        self._need(fits, f"sizes whose sum is the {size} of axis {axis}, not {tuple(sizes)}")
         ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
         return tuple(self._slice(axis, e - part, e) for e, part in zip(ends, sizes, strict=True))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar
-from kernelet.base.errors import ArgumentError, ShapeError
+from kernelet.base.errors import ArgumentError
 from kernelet.frontend.arguments import Count, Positive
 from kernelet.frontend.gradient import inverse_view
 from kernelet.frontend.indexing import Indexing
@@ -148,11 +148,8 @@ class Pooling(Indexing):
         """Windows of `size` elements at every `step`-th place, as a new last axis."""
         axis = self.axis(dim)
         length = self._known_size(axis)
-        if not 0 <= size <= length or step < 1:
-            raise ShapeError(
-                f"unfold: windows of {size} with step {step} do not fit an axis of {length}. "
-                "Give 0 <= size <= length and step > 0."
-            )
+        fits = 0 <= size <= length and step > 0
+        self._need(fits, f"windows from 0 to {length} and steps above 0, not {size} and {step}")
         if size == 0:
             counts = (*self.shape[:axis], length // step + 1, *self.shape[axis + 1 :])
             return self._full(0, (*counts, 0), self.dtype)
@@ -170,8 +167,8 @@ class Pooling(Indexing):
 
         The inverse of cutting an image of `output_size` into windows, as PyTorch's ``fold``.
         """
-        sizes = per_axis("fold", "kernel_size", kernel_size, len(output_size))
-        windows = window_list("fold", sizes, stride, dilation, padding)
+        sizes = per_axis("kernel_size", kernel_size, len(output_size))
+        windows = window_list(sizes, stride, dilation, padding)
         counts = [each.count(size) for each, size in zip(windows, output_size, strict=True)]
         channels, places = math.prod(sizes), math.prod(counts)
         fits = self.ndim > 1 and (known(self.shape[-2]) % channels, self.shape[-1]) == (0, places)
@@ -200,8 +197,8 @@ class Pooling(Indexing):
 
         A window that `ceil_mode` adds never counts what lies behind the padding.
         """
-        windows = window_list("avg_pool2d", *_pool(kernel_size, stride), dilation, padding)
-        exact = self._with_room("avg_pool2d", windows, ceil_mode)
+        windows = window_list(*_pool(kernel_size, stride), dilation, padding)
+        exact = self._with_room(windows, ceil_mode)
         axes = tuple(range(-len(windows), 0))
         padded = any(window.before or window.after for window in windows)
         if exact == windows and (count_include_pad or not padded):
@@ -225,8 +222,8 @@ class Pooling(Indexing):
         With `return_indices` also where it lies in the flattened space, the first of equals; of a
         window that has padding alone, the number of places there.
         """
-        windows = window_list("max_pool2d", *_pool(kernel_size, stride), dilation, padding)
-        windows = self._with_room("max_pool2d", windows, ceil_mode)
+        windows = window_list(*_pool(kernel_size, stride), dilation, padding)
+        windows = self._with_room(windows, ceil_mode)
         axes = tuple(range(-len(windows), 0))
         values = self._padded_windows(windows, windows, self.dtype.min)
         found = values.max(axes)
@@ -251,7 +248,7 @@ class Pooling(Indexing):
 
         The last axes have `output_size`, or the least that the windows fit into.
         """
-        windows = window_list("max_unpool2d", *_pool(kernel_size, stride), dilation, padding)
+        windows = window_list(*_pool(kernel_size, stride), dilation, padding)
         fits = indices.shape == self.shape and self.ndim >= len(windows)
         indices._need(fits, f"the indices of max_pool2d, of shape {show_shape(self.shape)}")
         lengths = zip(windows, self._space(windows), strict=True)
@@ -291,21 +288,17 @@ class Pooling(Indexing):
         ]
         return padded._windows(bare)
 
-    def _with_room(
-        self, call: str, windows: Sequence[Window], ceil_mode: bool = False
-    ) -> list[Window]:
+    def _with_room(self, windows: Sequence[Window], ceil_mode: bool = False) -> list[Window]:
         """The windows, once it is known that the last axes have room for each."""
         self._need_ndim(len(windows))
         lengths = self._space(windows)
         if ceil_mode:
             windows = [each.rounded_up(size) for each, size in zip(windows, lengths, strict=True)]
         for window, length in zip(windows, lengths, strict=True):
-            if length + window.before + window.after < window.reach:
-                raise ShapeError(
-                    f"{call}: a window that reaches over {window.reach} elements does not fit an "
-                    f"axis of {length} with padding {window.before} and {window.after}; the tensor "
-                    f"has shape {show_shape(self.shape)}. Make the window smaller or pad more."
-                )
+            have = length + window.before + window.after
+            self._need(
+                have >= window.reach, f"smaller windows than {window.reach} of {have} or pad more"
+            )
         return list(windows)
 
     # ---- pools of a given output size ----
@@ -316,7 +309,7 @@ class Pooling(Indexing):
         Piece i of n goes from ``floor(i * length / n)`` up to ``ceil((i + 1) * length / n)``.
         """
         result = self._widened()
-        for axis, size in self._piece_counts("adaptive_avg_pool2d", output_size):
+        for axis, size in self._piece_counts(output_size):
             inside, rows = result._pieces(axis, size)
             total = inside.where(rows, 0.0)._fold(Op.ADD, (self.ndim,), False)
             result = (total / inside.sum(-1).cast(result.dtype)).movedim(-1, axis)
@@ -325,14 +318,14 @@ class Pooling(Indexing):
     def adaptive_max_pool2d(self, output_size: OutputSize) -> Self:
         """The greatest element of each of `output_size` pieces; None keeps an axis."""
         result = self
-        for axis, size in self._piece_counts("adaptive_max_pool2d", output_size):
+        for axis, size in self._piece_counts(output_size):
             inside, rows = result._pieces(axis, size)
             result = inside.where(rows, self.dtype.min).max(-1).movedim(-1, axis)
         return result
 
-    def _piece_counts(self, call: str, output_size: OutputSize) -> list[tuple[int, int]]:
+    def _piece_counts(self, output_size: OutputSize) -> list[tuple[int, int]]:
         sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
-        windows = self._with_room(call, [Window(1) for _ in sizes])
+        windows = self._with_room([Window(1) for _ in sizes])
         lengths = self._space(windows)
         first = self.ndim - len(sizes)
         wanted = enumerate(zip(sizes, lengths, strict=True), first)
@@ -360,22 +353,22 @@ def _pool(size: PerAxis, stride: PerAxis | None) -> tuple[tuple[int, ...], PerAx
 # ---- windows from the arguments of a convolution or a pool ----
 
 
-def per_axis(call: str, name: str, value: PerAxis, count: int) -> tuple[int, ...]:
+def per_axis(name: str, value: PerAxis, count: int) -> tuple[int, ...]:
     """One number for each of `count` axes; a single number stands for all of them.
 
-    >>> per_axis("conv2d", "stride", 2, 3)
+    >>> per_axis("stride", 2, 3)
     (2, 2, 2)
     """
     found = (value,) * count if isinstance(value, int) else tuple(value)
     if len(found) != count:
         raise ArgumentError(
-            f"{call}: {name}={value} has {len(found)} numbers and there are {count} axes to slide "
+            f"{name}={value} has {len(found)} numbers and there are {count} axes to slide "
             "along. Give one number, or one for each axis."
         )
     return found
 
 
-def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tuple[int, int], ...]:
+def paddings(padding: Padding, windows: Sequence[Window]) -> tuple[tuple[int, int], ...]:
     """(before, after) for each axis.
 
     `padding` is one number, one for each axis, a (before, after) pair for each axis, "same" or
@@ -385,7 +378,7 @@ def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tu
     if padding == "same":
         if any(window.stride != 1 for window in windows):
             raise ArgumentError(
-                f'{call}: padding="same" with a stride of '
+                f'padding="same" with a stride of '
                 f"{tuple(window.stride for window in windows)}: the output would be smaller than "
                 "the input. Use stride 1 or give the padding in numbers."
             )
@@ -401,19 +394,19 @@ def paddings(call: str, padding: Padding, windows: Sequence[Window]) -> tuple[tu
     if alike and len(pairs) == count:
         return tuple((before, after) for before, after in pairs)
     raise ArgumentError(
-        f"{call}: padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
+        f"padding={padding!r} for {count} axes. Use a number, {count} numbers, {count} "
         f'pairs (before, after), {2 * count} numbers from the last axis to the first, "same" or '
         '"valid".'
     )
 
 
 def window_list(
-    call: str, sizes: Sequence[int], stride: PerAxis, dilation: PerAxis, padding: Padding
+    sizes: Sequence[int], stride: PerAxis, dilation: PerAxis, padding: Padding
 ) -> list[Window]:
     """One window for each axis, from the arguments of a convolution or a pool."""
     count = len(sizes)
-    steps = per_axis(call, "stride", stride, count)
-    gaps = per_axis(call, "dilation", dilation, count)
+    steps = per_axis("stride", stride, count)
+    gaps = per_axis("dilation", dilation, count)
     bare = [Window(*numbers) for numbers in zip(sizes, steps, gaps, strict=True)]
-    sides = zip(bare, paddings(call, padding, bare), strict=True)
+    sides = zip(bare, paddings(padding, bare), strict=True)
     return [replace(window, before=before, after=after) for window, (before, after) in sides]

@@ -120,8 +120,8 @@ def known(dim: Dim) -> int:
     )
 
 
-def broadcast_shape(*shapes: Shape, name: str = "broadcast") -> Shape:
-    """The shape that all of `shapes` expand to; ShapeError when there is none.
+def broadcast_shape(*shapes: Shape, of: str = "") -> Shape:
+    """The shape that all of `shapes` expand to; ShapeError when there is none: parts `of` what.
 
     >>> broadcast_shape((3, 1), (4,))
     (3, 4)
@@ -140,7 +140,7 @@ def broadcast_shape(*shapes: Shape, name: str = "broadcast") -> Shape:
                 listed = " with ".join(show_shape(each) for each in shapes)
                 sizes = f"{show_dim(found)} and {show_dim(shape[place])}"
                 raise ShapeError(
-                    f"{name}: cannot broadcast {listed}: axis {axis} is {sizes}. "
+                    f"cannot broadcast {listed}{of}: axis {axis} is {sizes}. "
                     "Sizes must be equal or 1; reshape or expand one of them."
                 )
         result.append(found)
@@ -317,14 +317,14 @@ class Primitives(Checked, ABC):
         missing = len(shape) - self.ndim
         return self._reshape((*(1,) * missing, *self.shape))._expand(shape)
 
-    def _fitted(self, shape: Shape, name: str) -> Self:
+    def _fitted(self, shape: Shape) -> Self:
         """Broadcast to `shape`, where axes of size 1 in front may go; ShapeError if it has more."""
         more = max(self.ndim - len(shape), 0)
         can_go = self.shape[:more] == (1,) * more
         given = self._reshape(self.shape[more:]) if can_go else self
-        if given.ndim > len(shape) or broadcast_shape(given.shape, shape, name=name) != shape:
+        if given.ndim > len(shape) or broadcast_shape(given.shape, shape) != shape:
             raise ShapeError(
-                f"{name}: a value of shape {show_shape(self.shape)} does not fit "
+                f"a value of shape {show_shape(self.shape)} does not fit "
                 f"{show_shape(shape)}. Give a shape that broadcasts to it."
             )
         return given._broadcast_to(shape)
@@ -378,11 +378,11 @@ class Primitives(Checked, ABC):
             )
         return self._full(value, (), dtype or promote_scalar(self.dtype, value))
 
-    def _matched(self, other: Self | Scalar, name: str) -> tuple[Self, Self]:
+    def _matched(self, other: Self | Scalar) -> tuple[Self, Self]:
         """This and `other` with one shape and one type."""
         right = self._operand(other)
         dtype = promote(self.dtype, right.dtype)
-        shape = broadcast_shape(self.shape, right.shape, name=name)
+        shape = broadcast_shape(self.shape, right.shape)
         return (self.cast(dtype)._broadcast_to(shape), right.cast(dtype)._broadcast_to(shape))
 
     def _floating(self) -> Self:

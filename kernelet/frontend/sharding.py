@@ -56,11 +56,11 @@ def overwritten(target: UOp, value: UOp) -> UOp:
     return written
 
 
-def check_devices(name: str, nodes: Iterable[UOp]) -> None:
+def check_devices(nodes: Iterable[UOp]) -> None:
     """DeviceError when values of several devices meet those of others."""
     devices = {node.device for node in nodes} - {None}
     if len(devices) > 1 and any(isinstance(device, tuple) for device in devices):
         raise DeviceError(
-            f"{name}: the tensors are on {' and '.join(sorted(map(str, devices)))}. Bring them "
+            f"the tensors are on {' and '.join(sorted(map(str, devices)))}. Bring them "
             "together with .shard(devices, axis) or .to(device)."
         )

@@ -19,7 +19,7 @@ from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.arguments import Share
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import known, product, show_shape
+from kernelet.frontend.primitives import known, product
 from kernelet.graph.ops import Op
 
 _COUNTED = 4096
@@ -56,11 +56,8 @@ class Sorting(Indexing):
         """The `k` largest (or smallest) elements in order, and where they are."""
         place = self.axis(dim)
         length = self.shape[place] if self.ndim else 1
-        if isinstance(length, int) and not 0 <= k <= length:
-            raise ArgumentError(
-                f"topk: k={k} of an axis of {length}; the tensor has shape "
-                f"{show_shape(self.shape)}. Use k from 0 to {length}."
-            )
+        fits = not isinstance(length, int) or 0 <= k <= length
+        self._need(fits, f"k from 0 to {length}, not {k}", ArgumentError)
         if self.ndim == 0:
             return self, self._full(0, (), dtypes.int32)
         order = self.argsort(place, descending=largest)._slice(place, 0, k)

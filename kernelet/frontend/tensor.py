@@ -122,7 +122,7 @@ class Tensor(
     @classmethod
     def _wrap(cls, uop: UOp) -> Self:
         if len(uop.src) > 1 and isinstance(uop.device, tuple):
-            sharding.check_devices(uop.op.name.lower(), uop.src)
+            sharding.check_devices(uop.src)
         tensor = cls.__new__(cls)
         if not gradients_on.get() and uop.dtype.is_float and uop.op is not Op.DETACH:
             uop = UOp(Op.DETACH, uop.dtype, (uop,))
@@ -255,7 +255,7 @@ class Tensor(
 
         A view writes through to the tensor that it is a view of. No gradient passes.
         """
-        self._write(self._as_value(value, "assign").detach())
+        self._write(self._as_value(value).detach())
         self.is_leaf = True
         return self
 
@@ -266,10 +266,10 @@ class Tensor(
         live.note_change(self)
         return self
 
-    def _as_value(self, value: Tensor | Scalar | Sequence[object], name: str) -> Tensor:
+    def _as_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
         """`value` in this tensor's shape and type."""
         given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
-        return given.cast(self.dtype)._fitted(self.shape, name)
+        return given.cast(self.dtype)._fitted(self.shape)
 
     def views_above(self) -> list[tuple[Tensor, int]]:
         """The tensors that this one is a view of, the widest first.
@@ -283,7 +283,7 @@ class Tensor(
     def _write(self, value: Tensor) -> None:
         if 0 in value.shape:
             return
-        sharding.check_devices("assign", (self.uop, value.uop))
+        sharding.check_devices((self.uop, value.uop))
         above = self.views_above()
         base, start = above[0] if above else (self, 0)
         base._overwrite(self._steps[start:] if above else (), value)
@@ -346,7 +346,7 @@ class Tensor(
             self._write(index._reshape((*index.shape, *missing)).where(given, self))
             return
         part, picks = self._part(index)
-        filled = part._with_picks(picks, given) if picks else part._as_value(given, "setitem")
+        filled = part._with_picks(picks, given) if picks else part._as_value(given)
         part._write(filled)
 
     def _in_place(self, result: Tensor) -> Tensor:
@@ -355,7 +355,7 @@ class Tensor(
                 f"operator in place: the result is {result.dtype.name}, the tensor "
                 f"{self.dtype.name}. Write x = x + y, or cast the tensor first."
             )
-        self._write(self._as_value(result, "operator in place"))
+        self._write(self._as_value(result))
         return self
 
     # ---- gradients ----
@@ -437,7 +437,7 @@ class Tensor(
         self._need(self.dtype.is_float, "a float tensor to start from", GradientError)
         is_one = gradient is not None or product(self.shape) == 1
         self._need(is_one, "one number, by sum() or mean(), or gradient=", GradientError)
-        seed = self._constant(1) if gradient is None else self._as_value(gradient, "backward")
+        seed = self._constant(1) if gradient is None else self._as_value(gradient)
         names = [live.nodes_of(target) for target in targets]
         found = history.derivatives(self.uop, seed.uop, names)
         return [None if node is None else self._wrap(node) for node in found]

@@ -141,7 +141,7 @@ def test_folding_adds_windows_up() -> None:
 
 
 def test_windows_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ShapeError, match="max_pool2d.*5 elements.*axis of 3"):
+    with pytest.raises(ShapeError, match="max_pool2d.*smaller windows than 5 of 3"):
         Tensor.ones(1, 1, 3, 3).max_pool2d(5)
     with pytest.raises(ShapeError, match=r"avg_pool2d: shape \(3,\).*2 or more axes"):
         Tensor.ones(3).avg_pool2d(2)
@@ -215,28 +215,28 @@ def test_rounding_up_adds_a_window_that_starts_inside() -> None:
 
 def test_paddings_are_read_in_every_form() -> None:
     windows = [Window(3), Window(2)]
-    assert paddings("conv2d", 1, windows) == ((1, 1), (1, 1))
-    assert paddings("conv2d", (1, 2), windows) == ((1, 1), (2, 2))
-    assert paddings("conv2d", (1, 2, 3, 4), windows) == ((3, 4), (1, 2))
-    assert paddings("conv2d", ((3, 4), (1, 2)), windows) == ((3, 4), (1, 2))
-    assert paddings("conv2d", "valid", windows) == ((0, 0), (0, 0))
-    assert paddings("conv2d", "same", windows) == ((1, 1), (0, 1))
+    assert paddings(1, windows) == ((1, 1), (1, 1))
+    assert paddings((1, 2), windows) == ((1, 1), (2, 2))
+    assert paddings((1, 2, 3, 4), windows) == ((3, 4), (1, 2))
+    assert paddings(((3, 4), (1, 2)), windows) == ((3, 4), (1, 2))
+    assert paddings("valid", windows) == ((0, 0), (0, 0))
+    assert paddings("same", windows) == ((1, 1), (0, 1))
 
 
 @pytest.mark.parametrize("padding", [(1, 2, 3), "big", ((1,), (2,)), (1, (2, 3))])
 def test_other_paddings_are_refused(padding: object) -> None:
-    with pytest.raises(ArgumentError, match="conv2d: padding"):
-        paddings("conv2d", padding, [Window(3), Window(3)])
+    with pytest.raises(ArgumentError, match="padding"):
+        paddings(padding, [Window(3), Window(3)])
 
 
 def test_same_padding_needs_stride_one() -> None:
     with pytest.raises(ArgumentError, match="stride"):
-        window_list("conv1d", (3,), 2, 1, "same")
+        window_list((3,), 2, 1, "same")
 
 
 def test_numbers_for_each_axis_must_be_as_many_and_positive() -> None:
-    assert per_axis("pool", "stride", 2, 2) == (2, 2)
+    assert per_axis("stride", 2, 2) == (2, 2)
     with pytest.raises(ArgumentError, match=r"stride=\(1, 2, 3\)"):
-        per_axis("pool", "stride", (1, 2, 3), 2)
+        per_axis("stride", (1, 2, 3), 2)
     with pytest.raises(ArgumentError, match="stride=0.*at least 1"):
         Tensor.ones(1, 1, 4, 4).avg_pool2d(2, stride=0)
