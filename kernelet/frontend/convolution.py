@@ -18,6 +18,7 @@ from typing import Self
 from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.arguments import Count
+from kernelet.frontend.labels import Labels
 from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
 from kernelet.frontend.primitives import (
     DTypeLike,
@@ -31,7 +32,7 @@ from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 
 
-class Convolution(Pooling):
+class Convolution(Pooling, Labels):
     """Convolutions, transposed convolutions, and the shuffle of pixels."""
 
     __slots__ = ()
@@ -89,11 +90,9 @@ class Convolution(Pooling):
         spread = window_list(sizes, stride, dilation, padding)
         extra = per_axis("output_padding", output_padding, len(sizes))
         for window, more in zip(spread, extra, strict=True):
-            if not 0 <= more < max(window.stride, window.dilation):
-                raise ArgumentError(
-                    f"output_padding={output_padding} with stride {window.stride} and "
-                    f"dilation {window.dilation}. It must be less than one of them."
-                )
+            limit = max(window.stride, window.dilation)
+            wanted = f"an output_padding below stride or dilation, not {more} of {limit}"
+            self._need(0 <= more < limit, wanted, ArgumentError)
         turned = weight._flip(tuple(range(2, weight.ndim)))
         turned = turned._reshape((groups, filters // groups, per_group, *sizes))
         turned = turned._permute((0, 2, 1, *range(3, turned.ndim)))
@@ -158,29 +157,17 @@ class Convolution(Pooling):
 
     # ---- pixels and channels ----
 
-    def _check_factor(self, size: Dim, divisor: int) -> None:
-        self._need(known(size) % divisor == 0, f"a multiple of {divisor}, not {known(size)}")
-
     def pixel_shuffle(self, upscale_factor: Count) -> Self:
         """(batch, c * r * r, h, w) -> (batch, c, h * r, w * r)."""
-        factor = upscale_factor
         self._need_ndim(3)
-        *batch, channels, height, width = self.shape
-        self._check_factor(channels, factor * factor)
-        split = self.reshape(*batch, -1, factor, factor, height, width)
-        turned = split.permute(*range(len(batch) + 1), -2, -4, -1, -3)
-        return turned.reshape(*batch, -1, known(height) * factor, known(width) * factor)
+        order = "... (c i j) h w -> ... c (h i) (w j)"
+        return self.rearrange(order, i=upscale_factor, j=upscale_factor)
 
     def pixel_unshuffle(self, downscale_factor: Count) -> Self:
         """(batch, c, h * r, w * r) -> (batch, c * r * r, h, w)."""
-        factor = downscale_factor
         self._need_ndim(3)
-        *batch, _, height, width = self.shape
-        self._check_factor(height, factor)
-        self._check_factor(width, factor)
-        split = self.unflatten(-1, (-1, factor)).unflatten(-3, (-1, factor))
-        turned = split.permute(*range(len(batch) + 1), -3, -1, -4, -2)
-        return turned.flatten(-5, -3)
+        order = "... c (h i) (w j) -> ... (c i j) h w"
+        return self.rearrange(order, i=downscale_factor, j=downscale_factor)
 
 
 def _result_dtype(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from kernelet import backends, holdings
 from kernelet.base.dtype import (
@@ -28,7 +28,7 @@ from kernelet.base.dtype import (
     round_to,
 )
 from kernelet.base.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from kernelet.frontend.primitives import DeviceLike, Primitives, scalar_dtype
+from kernelet.frontend.primitives import DeviceLike, Primitives, scalar_dtype, show_shape
 from kernelet.graph.division import index_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import Op
@@ -53,42 +53,29 @@ class HostData:
 
 def from_nested(value: object, dtype: DType | None) -> HostData:
     """A number or nested lists; the type is that of the greatest kind inside unless given."""
-    value = _without_arrays(value)
-    shape = _nested_shape(value)
-    flat: list[object] = [value]
-    for depth, size in enumerate(shape):
-        flat = [item for part in flat for item in _sequence(part, size, depth)]
-    numbers = [plain_number(item) for item in flat]
+    shape, items = _flattened(value)
+    numbers = [plain_number(item) for item in items]
     found = dtype or _kind_of(numbers)
     return HostData(pack(numbers, found), shape, found)
 
 
-def _without_arrays(value: object) -> object:
-    """Nested lists with lists in place of the arrays and tensors in them."""
-    if isinstance(value, list | tuple):
-        arrays = any(getattr(item, "shape", ()) or isinstance(item, list | tuple) for item in value)
-        return [_without_arrays(item) for item in value] if arrays else value
-    return value.tolist() if getattr(value, "shape", ()) else value  # type: ignore[attr-defined]
-
-
-def _nested_shape(value: object) -> tuple[int, ...]:
-    shape = []
-    while isinstance(value, list | tuple | range):
-        shape.append(len(value))
-        if not value:
-            break
-        value = value[0]
-    return tuple(shape)
-
-
-def _sequence(part: object, size: int, depth: int) -> Sequence[object]:
-    if not isinstance(part, list | tuple | range) or len(part) != size:
-        found = len(part) if isinstance(part, list | tuple | range) else "a number"
-        raise ShapeError(
-            f"Tensor: the nested lists are ragged: at depth {depth} there are {size} elements in "
-            f"one list and {found} in another. Make all lists of one depth equally long."
-        )
-    return part
+def _flattened(value: Any) -> tuple[tuple[int, ...], list[object]]:  # noqa: ANN401
+    """The shape of nested lists, in which there may be arrays and tensors, and all their items."""
+    if getattr(value, "shape", ()):
+        value = value.tolist()
+    if not isinstance(value, list | tuple | range):
+        return (), [value]
+    if not any(isinstance(i, list | tuple | range) or getattr(i, "shape", ()) for i in value):
+        return (len(value),), [*value]
+    parts = [_flattened(part) for part in value]
+    (first, _), *others = parts
+    for shape, _ in others:
+        if shape != first:
+            raise ShapeError(
+                f"Tensor: the nested lists are ragged: one has shape {show_shape(first)}, another "
+                f"one beside it {show_shape(shape)}. Make all lists of one depth equally long."
+            )
+    return (len(parts), *first), [item for _, items in parts for item in items]
 
 
 def plain_number(item: object) -> Scalar:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from kernelet.base.dtype import Scalar, dtypes
-from kernelet.base.errors import DTypeError, IndexingError, ShapeError
+from kernelet.base.errors import DTypeError, IndexingError
 from kernelet.base.helpers import argsort
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.gradient import inverse_view
@@ -74,11 +74,7 @@ class Indexing(Cumulative):
         """This tensor with all its new axes, and an item for each axis."""
         items = [self._normal_item(item) for item in _listed(index)]
         used = sum(_width(item) for item in items)
-        if used > self.ndim:
-            raise IndexingError(
-                f"index: {used} axes are indexed, but the tensor has shape "
-                f"{show_shape(self.shape)}. Give at most {self.ndim}."
-            )
+        self._need(used <= self.ndim, f"at most {self.ndim} indices, not {used}", IndexingError)
         dots = [at for at, item in enumerate(items) if item is Ellipsis]
         if len(dots) > 1:
             raise IndexingError("index: there are two ellipses (...). Use one.")
@@ -151,11 +147,8 @@ class Indexing(Cumulative):
                 return _Span(0, 0)
             low, high = sorted((chosen[0], chosen[-1]))
             return _Span(low, high + 1, step)
-        if step != 1:
-            raise IndexingError(
-                f"slice: step {step} on axis {axis}, whose size or ends are bound variables. "
-                "Use step 1 there."
-            )
+        wanted = f"step 1 on axis {axis}, whose size or ends are bound variables"
+        self._need(step == 1, wanted, IndexingError)
         begin = 0 if item.start is None else self._end(item.start, size)
         end = size if item.stop is None else self._end(item.stop, size)
         self._check_bound(end, size, end)
@@ -169,12 +162,9 @@ class Indexing(Cumulative):
         return number if number >= 0 else add_dims(size, number)
 
     def _check_bound(self, asked: Dim, size: Dim, end: Dim) -> None:
-        if max_dim(end) > max_dim(size):
-            raise IndexingError(
-                f"index {show_dim(asked)}: it can reach {max_dim(end)}, but the axis of "
-                f"{show_shape(self.shape)} has {show_dim(size)} elements. Give the Variable a "
-                "smaller maximum."
-            )
+        reach = f"{show_dim(asked)} can reach {max_dim(end)} of {show_dim(size)} elements"
+        wanted = f"the Variable a smaller maximum: {reach}"
+        self._need(max_dim(end) <= max_dim(size), wanted, IndexingError)
 
     def _sliced(self, spans: Sequence[_Span]) -> Self:
         part = self._shrink(tuple((span.begin, span.end) for span in spans))
@@ -294,16 +284,11 @@ class Indexing(Cumulative):
     def _beside(self, index: Self, axis: int | None) -> Self:
         """This tensor cut to the sizes of `index` on all axes but `axis`."""
         index._need(index.ndim == self.ndim > 0, f"an index of {self.ndim} axes, at least one")
-        for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True)):
-            if at != axis and max_dim(want) > max_dim(have):
-                raise ShapeError(
-                    f"the index has {show_dim(want)} elements along axis {at} and the "
-                    f"tensor {show_dim(have)}. Make the index shorter there."
-                )
-        sizes = [
-            have if at == axis else want
-            for at, (have, want) in enumerate(zip(self.shape, index.shape, strict=True))
-        ]
+        sizes = list(index.shape)
+        if axis is not None:
+            sizes[axis] = self.shape[axis]
+        fits = all(max_dim(a) <= max_dim(b) for a, b in zip(sizes, self.shape, strict=True))
+        index._need(fits, f"one no longer than {show_shape(self.shape)} but along axis {axis}")
         return self._shrink(tuple((0, size) for size in sizes))
 
     def gather(self, dim: int, index: Self) -> Self:

@@ -15,7 +15,7 @@ from typing import Literal, Self, TypeVar
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.pooling import Pooling
-from kernelet.frontend.primitives import known, show_shape
+from kernelet.frontend.primitives import known
 
 ResizeMode = Literal[
     "linear", "bilinear", "trilinear", "bicubic", "nearest", "nearest-exact", "area"
@@ -48,11 +48,8 @@ class Interpolation(Pooling):
         centre. "bicubic" puts a cubic through four elements along each axis, "area" takes means as
         `adaptive_avg_pool2d` does.
         """
-        if align_corners and mode in (*_NEAREST, "area"):
-            raise ArgumentError(
-                f'interpolate: align_corners with mode="{mode}": only linear modes have corners '
-                "to align. Leave it out, or use another mode."
-            )
+        fits = not align_corners or mode not in (*_NEAREST, "area")
+        self._need(fits, f"no align_corners: {mode} has no corners to align", ArgumentError)
         result = self
         for axis, wanted, pace in self._wanted_sizes(size, scale_factor):
             if mode == "area":
@@ -72,19 +69,14 @@ class Interpolation(Pooling):
         each = given if isinstance(given, Sequence) else [given or 0] * (self.ndim - 2)
         numbers = list(map(float, each))
         is_one = (size is None) != (scale is None) and 0 < len(numbers) <= self.ndim
-        if not is_one or not all(map(math.isfinite, numbers)):
-            raise ArgumentError(
-                f"interpolate: size={size}, scale_factor={scale} for a tensor of shape "
-                f"{show_shape(self.shape)}. Give one of the two, with a number for each axis."
-            )
+        fits = is_one and all(map(math.isfinite, numbers))
+        asked = f"{size=} or scale_factor={scale}"
+        self._need(fits, f"one of the two, with a number for each axis: {asked}", ArgumentError)
         wanted = []
         for axis, number in enumerate(numbers, self.ndim - len(numbers)):
             old, by = known(self.shape[axis]), Fraction(number).limit_denominator(_FINEST)
             new = int(number) if scale is None else math.floor(old * by)
-            if new < 1:
-                raise ArgumentError(
-                    f"interpolate: axis {axis} would have size {new}. Give at least 1."
-                )
+            self._need(new > 0, f"at least 1, not {new}, as size of axis {axis}", ArgumentError)
             pace = Fraction(old, new) if scale is None else 1 / by
             if pace != 1:
                 wanted.append((axis, new, pace))

@@ -227,28 +227,22 @@ def parse_groups(formula: str, ndim: int) -> tuple[Groups, Groups]:
     """The names that make up each axis, on the left and on the right.
 
     >>> parse_groups("a ... (b c) -> (... a) 1 c b", 4)
-    ([('a',), ('0',), ('1',), ('b', 'c')], [('0', '1', 'a'), (), ('c',), ('b',)])
+    ([('a',), ('_0',), ('_1',), ('b', 'c')], [('_0', '_1', 'a'), (), ('c',), ('b',)])
     """
-    sides = [_groups(formula, side) for side in formula.split("->")]
+    sides = formula.split("->")
     if len(sides) != 2:
         raise ArgumentError(
             f"rearrange {formula!r}: it has {len(sides) - 1} arrows. Write the axes before and "
             "after one '->'."
         )
-    left, right = sides
-    spare = ndim - len(left) + (("...",) in left)
-    others = [(str(at),) for at in range(spare)]
-    left = [each for group in left for each in (others if group == ("...",) else [group])]
+    spare = ndim - len(_groups(formula, sides[0], ""))
+    others = " ".join(f"_{at}" for at in range(spare))
+    left, right = (_groups(formula, side, others) for side in sides)
     if len(left) != ndim:
         raise ShapeError(
             f"rearrange {formula!r}: the left side names {len(left)} axes and the tensor has "
             f"{ndim}. Name each axis, or write '...' for the others."
         )
-    right = [each for group in right for each in (others if group == ("...",) else [group])]
-    flat = [name for (name,) in others]
-    right = [
-        tuple(n for name in group for n in (flat if name == "..." else [name])) for group in right
-    ]
     names = [Counter(name for group in side for name in group) for side in (left, right)]
     if names[0] != names[1] or max(names[0].values(), default=1) > 1:
         raise ArgumentError(
@@ -258,13 +252,14 @@ def parse_groups(formula: str, ndim: int) -> tuple[Groups, Groups]:
     return left, right
 
 
-def _groups(formula: str, side: str) -> Groups:
-    token = r"\.\.\.|[A-Za-z_]\w*|1"
-    if not re.fullmatch(rf"(\s*(\((\s*({token}))*\s*\)|{token}))*\s*", side):
+def _groups(formula: str, side: str, others: str) -> Groups:
+    """The names in each group of one side, with `others` in place of the ellipsis."""
+    token, text = r"[A-Za-z_]\w*|1", side.replace("...", f" {others} ")
+    if not re.fullmatch(rf"(\s*(\((\s*({token}))*\s*\)|{token}))*\s*", text):
         raise ArgumentError(
             f"rearrange {formula!r}: {side.strip()!r} is not made of names, 1, '...' and groups in "
             "parentheses. Write for example 'b (h w) c -> b c h w'."
         )
-    items = re.findall(rf"\(([^)]*)\)|({token})", side)
+    items = re.findall(rf"\(([^)]*)\)|({token})", text)
     found = [re.findall(token, inner or single) for inner, single in items]
     return [tuple(name for name in group if name != "1") for group in found]

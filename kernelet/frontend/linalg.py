@@ -145,12 +145,8 @@ class LinearAlgebra(Labels):
             left = tuple(self.axis(each) for each in dims[0])
             right = tuple(other.axis(each) for each in dims[1])
         sizes = [self.shape[each] for each in left], [other.shape[each] for each in right]
-        if sizes[0] != sizes[1]:
-            raise ShapeError(
-                f"tensordot: axes {left} of {show_shape(self.shape)} have sizes "
-                f"{show_shape(sizes[0])}, axes {right} of {show_shape(other.shape)} have "
-                f"{show_shape(sizes[1])}. Pair axes of equal size."
-            )
+        found, wanted = map(show_shape, sizes)
+        other._need(found == wanted, f"axes {right} of sizes {found}, not {wanted}, to pair")
         labels: list[Label] = list(range(self.ndim))
         paired: dict[int, Label] = dict(zip(right, left, strict=True))
         others: list[Label] = [paired.get(each, self.ndim + each) for each in range(other.ndim)]

@@ -116,11 +116,7 @@ class Movement(Elementwise):
         """The axes in another order; ``np.transpose(x, order)``."""
         given = flat_shape(order)
         axes = tuple(self.axis(axis) for axis in given)
-        if sorted(axes) != list(range(self.ndim)):
-            raise ShapeError(
-                f"permute: {given} is not an order of the axes of {show_shape(self.shape)}. "
-                "Name every axis once."
-            )
+        self._need(sorted(axes) == [*range(self.ndim)], f"every axis once, not {given}")
         return self._permute(axes)
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:

@@ -266,12 +266,9 @@ class Primitives(Checked, ABC):
         if mine == theirs:
             return self if wanted is self.dtype else self._wrap(self.uop.bitcast(wanted))
         lead, last = self.shape[:-1], known(self.shape[-1]) if self.ndim else 1
-        if last * mine % theirs or not self.ndim:
-            raise DTypeError(
-                f"bitcast to {wanted.name}: the last axis of {show_shape(self.shape)} has "
-                f"{last * mine} bytes, and {wanted.name} has {theirs}. Choose a type whose width "
-                "divides those bytes."
-            )
+        fits = self.ndim and last * mine % theirs == 0
+        width = f"{last * mine} bytes of a last axis, not {theirs}"
+        self._need(fits, f"a type whose width divides {width}", DTypeError)
         narrow, wide = (_UNSIGNED[size] for size in sorted((mine, theirs)))
         count = wide.itemsize // narrow.itemsize
         split = (*lead, last * mine // wide.itemsize, count)

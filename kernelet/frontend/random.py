@@ -23,11 +23,11 @@ from typing import Self, Unpack
 from kernelet import holdings
 from kernelet.base import config
 from kernelet.base.dtype import EXACT_BITS, DType, dtypes
-from kernelet.base.errors import ArgumentError, DTypeError, ShapeError
+from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.arguments import Count, Share, Size
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
-from kernelet.frontend.primitives import DeviceLike, accumulator_dtype, product, show_shape
+from kernelet.frontend.primitives import DeviceLike, accumulator_dtype, product
 from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op
@@ -140,11 +140,8 @@ class Random(Sorting, Creation):
     @classmethod
     def random_bits(cls, key: Self, counter: Self, num: Size) -> Self:
         """`num` random uint32 words: Threefry of a key of two words, from the counter on."""
-        if product(key.shape) != 2 or product(counter.shape) not in (1, 2):
-            raise ShapeError(
-                f"random_bits: a key of shape {show_shape(key.shape)} and a counter of shape "
-                f"{show_shape(counter.shape)}. Give a key of 2 words, and a counter of 1 or 2."
-            )
+        key._need(product(key.shape) == 2, "a key of 2 words")
+        counter._need(product(counter.shape) in (1, 2), "a counter of 1 or 2 words")
         words = [each.cast(dtypes.uint32).flatten() for each in (key, counter)]
         low, high = words[1]._slice(0, 0, 1), words[1]._slice(0, 1, 2)
         high = high if product(counter.shape) == 2 else low._constant(0)

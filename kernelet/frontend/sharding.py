@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelet.base.errors import DeviceError, ShapeError
+from kernelet.base.errors import DeviceError
 from kernelet.frontend import history, live
 from kernelet.frontend.host import device_name
-from kernelet.frontend.primitives import DeviceLike, Primitives, show_shape
+from kernelet.frontend.primitives import DeviceLike, Primitives
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import CutArg, UOp
 from kernelet.graph.walk import apply_view, split_view
@@ -26,11 +26,9 @@ def sharded(tensor: Primitives, devices: DeviceLike, axis: int | None) -> UOp:
         return UOp(Op.COPY, node.dtype, (node,), names)
     axis = tensor.axis(axis)
     size = node.shape[axis]
-    if not isinstance(size, int) or size < len(names):
-        raise ShapeError(
-            f"shard: axis {axis} of shape {show_shape(node.shape)} has size {size}, which is not "
-            f"enough for {len(names)} devices. Choose another axis, or axis=None for whole copies."
-        )
+    fits = isinstance(size, int) and size >= len(names)
+    wanted = f"an axis long enough for {len(names)} devices, or axis=None for whole copies"
+    tensor._need(fits, f"{wanted}: axis {axis} has size {size}")
     return UOp(Op.COPY, node.dtype, (node,), CutArg(names, axis))
 
 

@@ -266,10 +266,15 @@ class Tensor(
         live.note_change(self)
         return self
 
+    def _cast_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
+        """`value` in this tensor's type."""
+        if is_scalar(value):
+            value = self._operand(value, self.dtype)
+        return (value if isinstance(value, Tensor) else Tensor(value)).cast(self.dtype)
+
     def _as_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
         """`value` in this tensor's shape and type."""
-        given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
-        return given.cast(self.dtype)._fitted(self.shape)
+        return self._cast_value(value)._fitted(self.shape)
 
     def views_above(self) -> list[tuple[Tensor, int]]:
         """The tensors that this one is a view of, the widest first.
@@ -299,8 +304,7 @@ class Tensor(
         live.settle(self)
         chain, storage = split_view(self.uop)
         if isinstance(self.device, tuple):
-            part = self._wrap(apply_view(steps[::-1], self.uop))
-            changed = self._replaced(part, value) if steps else value
+            changed = self._with_part(steps, value)
             self.uop, self.former = sharding.overwritten(self.uop, changed.uop), None
             return
         writable = storage.op in (Op.BUFFER, Op.AFTER) and not live.repeats(chain)
@@ -309,8 +313,7 @@ class Tensor(
             return
         if any(step.op is Op.PAD for step in steps):
             # A slice whose last step reaches past the end is no plain view of the memory.
-            part = self._wrap(apply_view(steps[::-1], self.uop))
-            self._overwrite((), self._replaced(part, value))
+            self._overwrite((), self._with_part(steps, value))
             return
         if not writable:
             storage, chain = self._stored()
@@ -321,9 +324,14 @@ class Tensor(
         write = UOp(Op.ASSIGN, self.dtype, (target, value.uop))
         written = apply_view(chain, UOp(Op.AFTER, self.dtype, (storage, write)))
         if history.computed_from(self.uop) is not None:
-            part = self._wrap(apply_view(steps[::-1], self.uop))
-            history.remember(written, self._replaced(part, value).uop if steps else value.uop)
+            history.remember(written, self._with_part(steps, value).uop)
         self.uop, self.former = written, None
+
+    def _with_part(self, steps: tuple[UOp, ...], value: Tensor) -> Tensor:
+        """This tensor with `value` in place of the part that the movements `steps` lead to."""
+        if not steps:
+            return value
+        return self._replaced(self._wrap(apply_view(steps[::-1], self.uop)), value)
 
     def _stored(self) -> tuple[UOp, list[UOp]]:
         """This lazy value in memory that nothing else names, and the movements above it."""
@@ -337,8 +345,7 @@ class Tensor(
         return after, [UOp(Op.RESHAPE, self.dtype, (after,), self.shape)]
 
     def __setitem__(self, index: object, value: Tensor | Scalar | Sequence[object]) -> None:
-        given = self._operand(value, self.dtype) if is_scalar(value) else _as_tensor(value)
-        given = given.cast(self.dtype)
+        given = self._cast_value(value)
         if isinstance(index, Tensor) and index.dtype.is_bool and given.ndim == 0:
             # Without a look at the mask: its shape fits the first axes.
             self._check_mask(index)
@@ -350,11 +357,9 @@ class Tensor(
         part._write(filled)
 
     def _in_place(self, result: Tensor) -> Tensor:
-        if result.dtype.is_float and not self.dtype.is_float:
-            raise DTypeError(
-                f"operator in place: the result is {result.dtype.name}, the tensor "
-                f"{self.dtype.name}. Write x = x + y, or cast the tensor first."
-            )
+        fits = self.dtype.is_float or not result.dtype.is_float
+        wanted = f"a tensor that holds {result.dtype.name}, or write x = x + y"
+        self._need(fits, wanted, DTypeError)
         self._write(self._as_value(result))
         return self
 
@@ -369,10 +374,8 @@ class Tensor(
 
     @requires_grad.setter
     def requires_grad(self, value: bool | None) -> None:
-        if value and not self.dtype.is_float:
-            raise GradientError(
-                f"requires_grad: {self.dtype.name} has no gradients. Cast the tensor to a float."
-            )
+        fits = not value or self.dtype.is_float
+        self._need(fits, "floats, which have gradients: cast the tensor", GradientError)
         self.required = value
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -388,25 +391,18 @@ class Tensor(
         [6.0]
         """
         for target in targets:
-            target._need(
-                target.dtype.is_float, "targets of floats: cast them before", GradientError
-            )
+            target._need(target.dtype.is_float, "float targets: cast them before", GradientError)
         found = self._gradients(list(targets), gradient)
         for target, each in zip(targets, found, strict=True):
-            if (
-                each is None
-                and 0 not in target.shape
-                and not history.depends_on(self.uop, live.nodes_of(target))
-            ):
+            is_lost = each is None and 0 not in target.shape
+            if is_lost and not history.depends_on(self.uop, live.nodes_of(target)):
                 raise GradientError(
                     f"gradient: the tensor was not computed from the target of shape "
                     f"{show_shape(target.shape)}, or its history is gone. Use the target in the "
                     "formula, and requires_grad=True if values are realized between."
                 )
-        return [
-            target._constant(0) if each is None else each
-            for target, each in zip(targets, found, strict=True)
-        ]
+        rows = zip(targets, found, strict=True)
+        return [target._constant(0) if each is None else each for target, each in rows]
 
     def backward(self, gradient: Tensor | None = None, retain_graph: bool = False) -> Self:
         """Add the derivatives of this scalar to `grad` of every leaf below it; returns it."""
@@ -458,10 +454,6 @@ class Tensor(
     def train(mode: bool = True) -> Context:
         """Inside this context dropout and batch statistics are on."""
         return Context(TRAINING=int(mode))
-
-
-def _as_tensor(value: object) -> Tensor:
-    return value if isinstance(value, Tensor) else Tensor(value)
 
 
 def _rebuild(

@@ -9,7 +9,7 @@ are those of JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce, wraps
 from operator import add
 from typing import Any
@@ -125,15 +125,7 @@ def value_and_grad(
 
     @wraps(function)
     def value_and_grad_(*arguments: object, **options: object) -> tuple[object, object]:
-        chosen = _chosen(argnums, len(arguments))
-
-        def of_chosen(*parts: object) -> object:
-            given = list(arguments)
-            for place, part in zip(chosen, parts, strict=True):
-                given[place] = part
-            return function(*given, **options)
-
-        call = _Opened(of_chosen, [arguments[place] for place in chosen])
+        call = _opened_at(argnums, function, arguments, options)
         loss = call.value[0] if has_aux and isinstance(call.value, tuple) else call.value
         if not isinstance(loss, Tensor) or not loss.dtype.is_float or product_of(loss.shape) != 1:
             kind = type(loss).__name__
@@ -149,14 +141,26 @@ def value_and_grad(
     return value_and_grad_
 
 
-def _chosen(argnums: int | Sequence[int], count: int) -> list[int]:
+def _opened_at(
+    argnums: int | Sequence[int],
+    function: Function,
+    arguments: Sequence[object],
+    options: Mapping[str, object],
+) -> _Opened:
+    """A call on leaves in place of the arguments with these numbers."""
+    count = len(arguments)
     chosen = [argnums] if isinstance(argnums, int) else list(argnums)
     if any(not -count <= place < count for place in chosen):
         raise ArgumentError(
             f"grad: argnums={argnums} of {count} positional arguments. Number those that are "
             "given, from 0."
         )
-    return [place % count for place in chosen]
+
+    def of_chosen(*parts: object) -> object:
+        given = dict(zip([place % count for place in chosen], parts, strict=True))
+        return function(*[given.get(at, each) for at, each in enumerate(arguments)], **options)
+
+    return _Opened(of_chosen, [arguments[place] for place in chosen])
 
 
 @checked
@@ -189,12 +193,7 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
 
     @wraps(function)
     def jacobian_(*arguments: object, **options: object) -> object:
-        (place,) = _chosen(argnums, len(arguments))
-
-        def of_one(part: object) -> object:
-            return function(*arguments[:place], part, *arguments[place + 1 :], **options)
-
-        call = _Opened(of_one, [arguments[place]])
+        call = _opened_at(argnums, function, arguments, options)
 
         def rows_of(result: Tensor) -> object:
             size = int(product_of(result.shape))  # type: ignore[arg-type]

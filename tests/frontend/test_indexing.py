@@ -196,7 +196,7 @@ def test_a_mask_with_a_number_needs_no_look_at_the_mask() -> None:
     [
         (3, "axis 0"),
         (-4, "axis 0"),
-        ((0, 0, 0, 0), "4 axes"),
+        ((0, 0, 0, 0), "not 4"),
         ((Ellipsis, Ellipsis), "two ellipses"),
         ("a", "str"),
         (1.5, "float"),
@@ -245,7 +245,7 @@ def test_gather_reads_along_an_axis() -> None:
     same(Tensor(A).gather(0, Tensor(index)), np.take_along_axis(A[:, :2, :2], index, 0))
     with pytest.raises(ShapeError, match="gather"):
         Tensor(A).gather(0, Tensor([1]))
-    with pytest.raises(ShapeError, match="along axis 1"):
+    with pytest.raises(ShapeError, match=r"no longer than \(3, 4, 5\) but along axis 0"):
         Tensor(A).gather(0, Tensor.zeros(1, 5, 1, dtype="int32"))
 
 

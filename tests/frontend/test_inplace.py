@@ -34,7 +34,7 @@ def test_floats_are_divided_and_multiplied_in_place() -> None:
 
 def test_a_float_result_does_not_go_into_integers() -> None:
     x = Tensor([1, 2], dtype=dtypes.int32).realize()
-    with pytest.raises(DTypeError, match="float32, the tensor int32"):
+    with pytest.raises(DTypeError, match="int32.*holds float32"):
         x += 0.5
     with pytest.raises(DTypeError):
         x /= 2

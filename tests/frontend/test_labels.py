@@ -59,7 +59,10 @@ def test_orders_that_make_no_sense_are_refused(formula: str, sizes: dict, why: s
 
 
 def test_others_are_numbered_under_the_ellipsis() -> None:
-    assert parse_groups("a ... -> ... a", 3) == ([("a",), ("0",), ("1",)], [("0",), ("1",), ("a",)])
+    assert parse_groups("a ... -> ... a", 3) == (
+        [("a",), ("_0",), ("_1",)],
+        [("_0",), ("_1",), ("a",)],
+    )
 
 
 # ---- einsum ----
