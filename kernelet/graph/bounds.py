@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,8 +56,7 @@ def bounds_of(node: UOp) -> Bounds:
     if op in _UNCHANGED:
         return node.src[0].bounds
     if op is Op.VECTORIZE and node.src:
-        parts = [source.bounds for source in node.src]
-        return Bounds(min(part.min for part in parts), max(part.max for part in parts))
+        return _either([source.bounds for source in node.src])
     return whole
 
 
@@ -80,11 +80,11 @@ def _arithmetic(node: UOp) -> Bounds | None:
 
 
 def _choice(condition: Bounds, if_true: Bounds, if_false: Bounds) -> Bounds:
-    if condition.min:
-        return if_true
-    if not condition.max:
-        return if_false
-    return Bounds(min(if_true.min, if_false.min), max(if_true.max, if_false.max))
+    return _either([if_true] * bool(condition.max) + [if_false] * (not condition.min))
+
+
+def _either(parts: Sequence[Bounds]) -> Bounds:
+    return Bounds(min(part.min for part in parts), max(part.max for part in parts))
 
 
 def _binary(op: Op, left: Bounds, right: Bounds) -> Bounds | None:

@@ -10,7 +10,7 @@ and modulo are Python's, so every rule holds for negative numbers too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import gcd
 from typing import NamedTuple
 
@@ -173,7 +173,9 @@ def scale_index(index: UOp, factor: Dim) -> UOp:
     for part, amount in terms_of(index).coefficients.items():
         constant, others = terms_of(normalize_index(factor))
         parts.append((part, amount * constant))
-        parts += [(_product(part, other), amount * f) for other, f in others.items()]
+        parts += [
+            (_product(_factors(part) + _factors(other)), amount * f) for other, f in others.items()
+        ]
     return combination([*parts, (normalize_index(factor), terms_of(index).constant)])
 
 
@@ -183,12 +185,10 @@ def _factors(atom: UOp) -> list[UOp]:
     return [atom]
 
 
-def _product(left: UOp, right: UOp) -> UOp:
-    factors = sorted(_factors(left) + _factors(right), key=order_key)
-    node = factors[0]
-    for factor in factors[1:]:
-        node = UOp(Op.MUL, dtypes.index, (node, factor))
-    return node
+def _product(factors: Iterable[UOp]) -> UOp:
+    """The product of atoms in their order; of none it is 1."""
+    ordered = sorted(factors, key=order_key) or [index_const(1)]
+    return reduce(lambda x, y: UOp(Op.MUL, dtypes.index, (x, y)), ordered)
 
 
 def subtract_index(left: UOp, right: UOp) -> UOp:
@@ -291,26 +291,19 @@ def _remainder_atom(index: UOp, divisor: int) -> UOp:
 def _divide_symbolic(index: UOp, divisor: UOp) -> UOp:
     """(a * n + r) // n -> a where 0 <= r < n is proved."""
     constant, coefficients = terms_of(index)
-    quotient: dict[UOp, int] = {}
+    whole: list[tuple[UOp, int]] = []
     rest: dict[UOp, int] = {}
-    whole = 0
     for atom, factor in coefficients.items():
         factors = _factors(atom)
-        if atom is divisor:
-            whole += factor
-        elif divisor in factors and len(factors) > 1:
+        if divisor in factors:
             factors.remove(divisor)
-            part = factors[0]
-            for other in factors[1:]:
-                part = _product(part, other)
-            quotient[part] = quotient.get(part, 0) + factor
+            whole.append((_product(factors), factor))
         else:
             rest[atom] = factor
     remainder = sum_of(constant, rest)
-    if remainder.bounds.min >= 0 and less_index(remainder, divisor) is TRUE:
-        return sum_of(whole, quotient)
-    atom = UOp(Op.IDIV, dtypes.index, (remainder, divisor))
-    return add_index(sum_of(whole, quotient), atom)
+    if not (remainder.bounds.min >= 0 and less_index(remainder, divisor) is TRUE):
+        whole.append((UOp(Op.IDIV, dtypes.index, (remainder, divisor)), 1))
+    return combination(whole)
 
 
 def maximum_index(left: UOp, right: UOp) -> UOp:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import islice
+from functools import lru_cache, reduce
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from kernelet.base.errors import ShapeError
@@ -33,6 +33,7 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import reachable, split_view
 
 Index = tuple[UOp, ...]
+_ONE: Dim = 1
 
 
 # ---- sizes: numbers where they are known, index expressions where not ----
@@ -65,21 +66,14 @@ subtract_dims = _for_dims(operator.sub, subtract_index)
 
 def product_of(shape: Shape) -> Dim:
     """The number of elements of a shape."""
-    total: Dim = 1
-    for dim in shape:
-        total = multiply_dims(total, dim)
-    return total
+    return reduce(multiply_dims, shape, _ONE)
 
 
 @lru_cache(maxsize=1 << 12)
 def row_major_strides(shape: Shape) -> Shape:
     """How far apart neighbours along each axis are when the last axis is dense."""
-    strides: list[Dim] = []
-    step: Dim = 1
-    for dim in reversed(shape):
-        strides.append(step)
-        step = multiply_dims(step, dim)
-    return tuple(reversed(strides))
+    steps: list[Dim] = [_ONE, *accumulate(reversed(shape[1:]), multiply_dims)]
+    return tuple(reversed(steps[: len(shape)]))
 
 
 def all_numbers(*tuples: Sequence[Dim]) -> bool:
@@ -182,13 +176,8 @@ def reshape_groups(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
 
 
 def _prefix_products(shape: Shape) -> list[tuple[int, Dim]]:
-    products: list[tuple[int, Dim]] = []
-    total: Dim = 1
-    for axis, dim in enumerate(shape):
-        if dim != 1:
-            total = multiply_dims(total, dim)
-            products.append((axis, total))
-    return products
+    axes = [axis for axis, dim in enumerate(shape) if dim != 1]
+    return list(zip(axes, accumulate([shape[axis] for axis in axes], multiply_dims), strict=True))
 
 
 def _last(products: list[tuple[int, Dim]]) -> Dim:

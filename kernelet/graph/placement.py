@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
@@ -104,12 +105,8 @@ def is_computed(index: UOp) -> bool:
 
 def common_prefix(chains: Sequence[Chain]) -> Chain:
     """The loops that all chains begin with."""
-    first = chains[0]
-    length = min(len(chain) for chain in chains)
-    for depth in range(length):
-        if any(chain[depth] is not first[depth] for chain in chains):
-            return first[:depth]
-    return first[:length]
+    rows = zip(*chains, strict=False)
+    return tuple([row[0] for row in takewhile(lambda row: len({*row}) == 1, rows)])
 
 
 def split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:

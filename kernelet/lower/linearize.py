@@ -116,10 +116,8 @@ class _Linearizer:
             stale.clear()
 
     def _innermost_writer(self, memory: UOp) -> int:
-        for depth in range(len(self.scopes) - 1, 0, -1):
-            if memory in self.scopes[depth].written:
-                return depth
-        return 0
+        scopes = reversed([*enumerate(self.scopes)])
+        return next((depth for depth, scope in scopes if memory in scope.written), 0)
 
 
 def _written(statement: UOp) -> frozenset[UOp]:
