@@ -15,16 +15,13 @@ from kernelet.base.errors import InternalError
 from kernelet.graph.division import (
     FALSE,
     TRUE,
-    ZERO,
     and_gates,
     bounds_gate,
     gate_parts,
     index_const,
-    less_index,
     maximum_index,
-    substitute_index,
 )
-from kernelet.graph.movement import Index, Place, movement_index
+from kernelet.graph.movement import Place, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.show import show
 from kernelet.graph.uop import UOp
@@ -80,8 +77,6 @@ class Inliner:
             return [Place(source, index, gate) for source in node.src]
         if op in MOVEMENT:
             moved, inside = movement_index(node, index)
-            if inside is not TRUE:
-                moved, inside = refine_under_gate(moved, inside)
             if inside is FALSE:
                 return UOp.const(0, node.dtype)
             return [Place(node.src[0], moved, and_gates(gate, inside))]
@@ -140,30 +135,3 @@ def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
     if gate is FALSE:
         return UOp.const(0, memory.dtype)
     return UOp(Op.LOAD, memory.dtype, (address, gate))
-
-
-def refine_under_gate(index: Index, gate: UOp) -> tuple[Index, UOp]:
-    """Where x % n < c can only hold without wrapping, x % n is x and x // n is 0.
-
-    For -n < low <= x < n and c <= n + low: x % n < c  ->  0 <= x and x < c. Gradients of pooling
-    come out of their reshapes this way.
-    """
-    mapping: dict[UOp, UOp] = {}
-    parts: list[UOp] = []
-    for part in gate_parts(gate):
-        value, size = (part.src[0], part.src[1]) if part.op is Op.CMPLT else (part, part)
-        if value.op is not Op.MOD or value.src[1].op is not Op.CONST or size.op is not Op.CONST:
-            parts.append(part)
-            continue
-        inner, period = value.src[0], value.src[1]
-        low, high = inner.bounds
-        if -period.arg < low and high < period.arg and size.arg <= period.arg + low:
-            mapping[value] = inner
-            mapping[UOp(Op.IDIV, dtypes.index, (inner, period))] = ZERO
-            parts += [less_index(index_const(-1), inner), less_index(inner, size)]
-        else:
-            parts.append(part)
-    if not mapping:
-        return index, gate
-    refined = and_gates(*[substitute_index(part, mapping) for part in parts])
-    return tuple(substitute_index(position, mapping) for position in index), refined

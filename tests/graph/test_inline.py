@@ -6,8 +6,8 @@ import pytest
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph.division import TRUE, ZERO, add_index, bounds_gate, index_const, less_index
-from kernelet.graph.inline import Inliner, load, refine_under_gate
+from kernelet.graph.division import TRUE, ZERO, add_index, index_const, less_index
+from kernelet.graph.inline import Inliner, load
 from kernelet.graph.movement import Place
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ParamArg, RangeArg, ReduceArg, UOp
@@ -177,26 +177,3 @@ def test_the_least_integer_picks_nothing() -> None:
     found = inlined(UOp(Op.GATHER, F32, (memory(0, 8, 4), index), 0), ZERO, J)
     # Its negative is itself, so it would pass -index < 1.
     assert "max(-1, cast(p1[r1]))" in text(found)
-
-
-# ---- wrapped indices ----
-
-
-def test_a_gate_that_holds_without_wrapping_unwraps_the_index() -> None:
-    inner = add_index(I, index_const(-2))  # -2..5
-    wrapped = UOp(Op.MOD, dtypes.index, (inner, index_const(9)))
-    (index,), gate = refine_under_gate((wrapped,), less_index(wrapped, index_const(6)))
-    assert index is inner
-    assert gate is less_index(index_const(-1), inner)
-
-
-def test_a_gate_that_may_hold_by_wrapping_stays() -> None:
-    inner = add_index(I, index_const(-2))
-    wrapped = UOp(Op.MOD, dtypes.index, (inner, index_const(9)))
-    gate = less_index(wrapped, index_const(8))
-    assert refine_under_gate((wrapped,), gate) == ((wrapped,), gate)
-
-
-def test_a_gate_without_wrapping_stays() -> None:
-    gate = bounds_gate(add_index(I, index_const(-1)), 4)
-    assert refine_under_gate((I,), gate) == ((I,), gate)
