@@ -87,15 +87,9 @@ def _source_stamp() -> str:
 
 def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
     """A loaded program for each kernel on device `name`; new ones are compiled side by side."""
-    found: dict[UOp, Runner] = {}
-    missing: list[UOp] = []
     width = tuning.search_width(backends.kind_of(name))
-    for kernel in dict.fromkeys(kernels):
-        runner = _runners.get((kernel, name))
-        if runner is None or runner.width < width:
-            missing.append(kernel)
-        else:
-            found[kernel] = runner
+    found = {kernel: _runners.get((kernel, name)) for kernel in kernels}
+    missing = [kernel for kernel, each in found.items() if each is None or each.width < width]
     if missing:
         driver = device.driver(name)
         if not any(known == name for _, known in _runners):
@@ -104,8 +98,8 @@ def runners(kernels: Iterable[UOp], name: str) -> dict[UOp, Runner]:
             launcher = driver.load(
                 program.binary, program.name, program.slots, len(program.variables)
             )
-            found[kernel] = _runners[kernel, name] = Runner(program, launcher, width)
-    return found
+            _runners[kernel, name] = Runner(program, launcher, width)
+    return {kernel: _runners[kernel, name] for kernel in found}
 
 
 def _programs(kernels: list[UOp], name: str, driver: Driver) -> list[Program]:

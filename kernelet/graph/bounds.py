@@ -69,7 +69,9 @@ def _arithmetic(node: UOp) -> Bounds | None:
         low, high = source.bounds
         parts.append(Bounds(int(low), int(high)))
     if op is Op.WHERE:
-        return _choice(*parts)
+        condition, *choices = parts
+        # A condition that is known leaves one of them.
+        return _either(choices[1 - int(condition.max) : 2 - int(condition.min)])
     if op in (Op.CAST, Op.TRUNC):
         return parts[0]
     if op is Op.NEG:
@@ -77,10 +79,6 @@ def _arithmetic(node: UOp) -> Bounds | None:
     if len(parts) == 2:
         return _binary(op, *parts)
     return None
-
-
-def _choice(condition: Bounds, if_true: Bounds, if_false: Bounds) -> Bounds:
-    return _either([if_true] * bool(condition.max) + [if_false] * (not condition.min))
 
 
 def _either(parts: Sequence[Bounds]) -> Bounds:

@@ -90,8 +90,6 @@ class Inliner:
             return index[0].cast(node.dtype)
         if op is Op.PARAM:
             return load(node, index[0], gate)
-        if op in (Op.CONTIGUOUS, Op.DETACH):
-            return [Place(node.src[0], index, gate)]
         raise InternalError(f"lower: {op.name} cannot be part of a kernel:\n{show(node)}")
 
     def _gathered(self, place: Place) -> list[Place]:

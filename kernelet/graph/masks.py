@@ -115,8 +115,6 @@ def implying(condition: UOp, index: Index, wanted: bool) -> list[UOp]:
     if condition.op in MOVEMENT:
         moved, inside = movement_index(condition, index)
         return implying(condition.src[0], moved, wanted) if inside is TRUE else []
-    if condition.op is Op.CONST:
-        return [TRUE] if bool(condition.arg) is wanted else []
     if condition.op is Op.CMPLT:
         left, right = (index_value(source, index) for source in condition.src)
         if left is None or right is None:
