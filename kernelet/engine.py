@@ -105,7 +105,7 @@ class Prepared:
 def prepare(nodes: Sequence[UOp]) -> Prepared:
     """Computed nodes and memory become PARAMs in order, bound variables become VARIABLEs."""
     buffers: dict[UOp, UOp] = {}
-    mapping: dict[UOp, UOp] = {}
+    views: dict[UOp, UOp] = {}
     values: dict[str, int] = {}
     binds: dict[UOp, UOp] = {}
     writes: list[UOp] = []
@@ -121,11 +121,11 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
         if node.op is Op.MULTI or (node.op is Op.COPY and not isinstance(node.arg, str)):
             return prepare([spread(each) for each in nodes])
         if node.op is Op.BIND:
-            _note_bind(node, values, binds, mapping)
+            _note_bind(node, values, binds)
             continue
         known = _stored(node)
         if known is not None:
-            mapping[node] = known
+            views[node] = known
             _note_buffer(base_of_view(known), buffers)
             stack.extend(size for step in known.toposort() for size in sizes_of(step))
             continue
@@ -139,19 +139,15 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             # Kernels for one batch of a data set are those for all: they do not know its place.
             _note_buffer(part[0], {})
             flat = UOp(Op.RESHAPE, node.dtype, (node,), (part[2],))
-            mapping[node] = UOp(Op.RESHAPE, node.dtype, (flat,), node.shape)
+            views[node] = UOp(Op.RESHAPE, node.dtype, (flat,), node.shape)
             _note_memory(flat, part[2], part[0].arg.device, buffers)
             continue
         if node.op is Op.AFTER and len(node.src) > 1:
             writes.append(node)
         stack.extend(sizes_of(node))
         stack.extend(reversed(node.src))
-    leaves = {**buffers, **mapping}
-    inner = {**buffers, **{n: other for n, other in mapping.items() if n.op is Op.BIND}}
-    for node, known in mapping.items():
-        if node.op is not Op.BIND:
-            leaves[node] = substitute(known, inner)
-    writes = _outermost(writes, nodes)
+    leaves = {**buffers, **{bind: variable for variable, bind in binds.items()}}
+    leaves |= {node: substitute(view, leaves) for node, view in views.items()}
     sink = _without_leaf_numbers(substitute(UOp.sink(*nodes, *writes), leaves))
     return Prepared(sink, list(buffers), values, binds, writes)
 
@@ -177,9 +173,7 @@ def _without_leaf_numbers(root: UOp) -> UOp:
     return substitute(root, plain) if plain else root
 
 
-def _note_bind(
-    node: UOp, values: dict[str, int], binds: dict[UOp, UOp], mapping: dict[UOp, UOp]
-) -> None:
+def _note_bind(node: UOp, values: dict[str, int], binds: dict[UOp, UOp]) -> None:
     variable, value = node.unbind()
     name = variable.arg.name
     if values.setdefault(name, value) != value:
@@ -188,7 +182,6 @@ def _note_bind(
             "Use two names, or realize the first part before."
         )
     binds[variable] = node
-    mapping[node] = variable
 
 
 def _note_buffer(node: UOp, buffers: dict[UOp, UOp]) -> None:
