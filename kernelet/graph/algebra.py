@@ -197,12 +197,6 @@ def holds_every(wide: DType, narrow: DType) -> bool:
     return bool(wide.min <= narrow.min and narrow.max <= wide.max)
 
 
-@rule(UPat(Op.CAST, src=(UPat.var("value"),), name="node"))
-def a_cast_to_its_own_dtype_is_nothing(node: UOp, value: UOp) -> UOp | None:
-    """cast(x, dtype of x) -> x"""
-    return value if value.dtype is node.dtype else None
-
-
 @rule(UPat(Op.CAST, src=(UPat(Op.CAST, src=(UPat.var("value"),), name="inner"),), name="node"))
 def a_cast_that_loses_nothing_is_skipped(node: UOp, inner: UOp, value: UOp) -> UOp | None:
     """cast(cast(x, wide), dtype) -> cast(x, dtype)"""
@@ -217,7 +211,7 @@ def a_cast_that_loses_nothing_is_skipped(node: UOp, inner: UOp, value: UOp) -> U
     return None
 
 
-CASTS = RuleSet("casts", a_cast_to_its_own_dtype_is_nothing, a_cast_that_loses_nothing_is_skipped)
+CASTS = RuleSet("casts", a_cast_that_loses_nothing_is_skipped)
 
 
 # ---- bounds ----

@@ -162,21 +162,27 @@ def add_index(left: UOp, right: UOp) -> UOp:
     return combination(((left, 1), (right, 1)))
 
 
+def _settled(divisor: Dim) -> Dim:
+    normal = index_of(divisor)
+    return normal.arg if normal.op is Op.CONST else normal
+
+
 def scale_index(index: UOp, factor: Dim) -> UOp:
     """index * factor."""
+    factor = factor if isinstance(factor, int) else _settled(factor)
+    constant, coefficients = terms_of(index)
     if isinstance(factor, int):
         if factor in (0, 1):
             return index if factor else ZERO
-        constant, coefficients = terms_of(index)
         return _ordered_sum(constant * factor, {a: f * factor for a, f in coefficients.items()})
-    parts = []
-    for part, amount in terms_of(index).coefficients.items():
-        constant, others = terms_of(normalize_index(factor))
-        parts.append((part, amount * constant))
+    parts = [(factor, constant)]
+    once, others = terms_of(factor)
+    for part, amount in coefficients.items():
+        parts.append((part, amount * once))
         parts += [
-            (_product(_factors(part) + _factors(other)), amount * f) for other, f in others.items()
+            (_product(_factors(part) + _factors(each)), amount * f) for each, f in others.items()
         ]
-    return combination([*parts, (normalize_index(factor), terms_of(index).constant)])
+    return combination(parts)
 
 
 def _factors(atom: UOp) -> list[UOp]:
@@ -194,11 +200,6 @@ def _product(factors: Iterable[UOp]) -> UOp:
 def subtract_index(left: UOp, right: UOp) -> UOp:
     """left - right."""
     return add_index(left, scale_index(right, -1))
-
-
-def _settled(divisor: Dim) -> Dim:
-    normal = index_of(divisor)
-    return normal.arg if normal.op is Op.CONST else normal
 
 
 @_kept
@@ -469,7 +470,9 @@ def _replace_terms(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp]) -> UO
     return _ordered_sum(constant + known, kept)
 
 
-_OPERATIONS: dict[Op, Callable[[UOp, UOp], UOp]] = {
+_OPERATIONS: dict[Op, Callable[..., UOp]] = {
+    Op.NEG: lambda index: scale_index(index, -1),
+    Op.MUL: scale_index,
     Op.ADD: add_index,
     Op.SUB: subtract_index,
     Op.IDIV: divide_index,
@@ -518,9 +521,6 @@ def rebuild(node: UOp, sources: tuple[UOp, ...]) -> UOp:
     op = node.op
     if node.dtype is dtypes.index and op in _OPERATIONS:
         return _OPERATIONS[op](*sources)
-    if node.dtype is dtypes.index and op in (Op.NEG, Op.MUL):
-        factor = sources[-1] if op is Op.MUL else index_const(-1)
-        return scale_index(sources[0], factor.arg if factor.op is Op.CONST else factor)
     if op is Op.CAST:
         return sources[0].cast(node.dtype)
     if op is Op.CMPLT and sources[0].dtype is dtypes.index:

@@ -19,16 +19,14 @@ def order_key(node: UOp) -> OrderKey:
     """A key that sorts the atoms of a sum by what they are, the same in every process."""
     key = node.cache.get("order")
     if key is None:
-        number, text = 0, ""
+        kind, number, text = int(node.op), 0, ""
         if node.op is Op.RANGE:
-            number = node.arg.number
+            kind, number, text = 0, node.arg.number, node.arg.kind
         elif node.op is Op.CONST:
             number = node.arg
         elif node.op is Op.VARIABLE:
             text = node.arg.name
-        key = (int(node.op), number, text, tuple(order_key(source) for source in node.src))
-        if node.op is Op.RANGE:
-            key = (0, number, node.arg.kind, key[3])
+        key = (kind, number, text, tuple(order_key(source) for source in node.src))
         node.cache["order"] = key
     return key
 

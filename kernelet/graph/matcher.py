@@ -142,9 +142,7 @@ class _Writer:
     def _conditions(self, pattern: UPat, variable: str) -> list[str]:
         conditions = []
         root = variable == "node"
-        if pattern.constant:
-            conditions.append(f"{variable}.op in CONSTANT_OPS")
-        elif pattern.ops is not None and not root:
+        if pattern.constant or (pattern.ops is not None and not root):
             conditions.append(self._op_test(pattern, f"{variable}.op"))
         if root and self.arity == 2 and isinstance(pattern.src, list):
             # Most rules fail here, before any pair of sources is tried.

@@ -10,7 +10,7 @@ import itertools
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -359,9 +359,6 @@ class UOp(_Fields):
                     if source not in order:
                         stack.append(source)
         return order
-
-    def __iter__(self) -> Iterator[UOp]:
-        raise TypeError("a UOp is not a sequence; use its src")
 
     # ---- arithmetic: raw nodes, simplified by rewriting ----
 

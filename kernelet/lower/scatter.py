@@ -86,9 +86,7 @@ def _scattered(loop: UOp) -> list[UOp] | None:
 
 
 def _is_inside(pick: UOp, size: int) -> UOp:
-    negative = pick.alu(Op.CMPLT, UOp.const(0, pick.dtype))
-    below = pick.alu(Op.CMPLT, UOp.const(size, pick.dtype))
-    return below.alu(Op.AND, negative.alu(Op.CMPNE, UOp.const(True, dtypes.bool)))
+    return (pick < size) & (pick < 0).logical_not()
 
 
 def _stores(*statements: UOp) -> list[UOp]:

@@ -43,7 +43,6 @@ EXAMPLES = [
         UOp(Op.EXTRACT, F32, (UOp(Op.CONST, F32.vec(2), (), 1.0),), 1),
         ONE,
     ),
-    ("a_cast_to_its_own_dtype_is_nothing", UOp(Op.CAST, F32, (X,)), X),
     ("a_cast_that_loses_nothing_is_skipped", X.cast(dtypes.float64).cast(F32), X),
     ("a_cast_that_loses_nothing_is_skipped", P.cast(I32).cast(F32), P.cast(F32)),
     (
