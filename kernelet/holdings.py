@@ -211,7 +211,8 @@ class Recorder:
     It began at the moment `mark` in a `thread`. A strict one lets nobody read values that would be
     others when it is run again; one that is not keeps the nodes too that were asked for. `outdated`
     are nodes whose value is known and computed anew all the same, as the memory that they read may
-    have changed when it is run again.
+    have changed when it is run again. `draws` has the memory of each draw of random numbers, and
+    how many words are drawn with it.
     """
 
     mark: int = 0
@@ -219,6 +220,7 @@ class Recorder:
     steps: list[Launch] = field(default_factory=list)
     inputs: list[Buffer] = field(default_factory=list)
     roots: list[UOp] = field(default_factory=list)
+    draws: list[tuple[Buffer, int]] = field(default_factory=list)
     is_strict: bool = True
     outdated: WeakSet[UOp] = field(default_factory=WeakSet)
 
@@ -249,11 +251,6 @@ class Recorder:
 current_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 # Those of all threads.
 recorders: list[Recorder] = []
-
-
-def is_recording() -> bool:
-    """Whether launches are being handed to a recorder."""
-    return current_recorder.get() is not None
 
 
 @contextmanager

@@ -75,9 +75,9 @@ class Capture:
     """
 
     def __init__(self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs) -> None:
-        self._draws: list[random.Draw] = []
         work = _Capturing(inputs)
-        with holdings.recording(work.recorder), random.recording(self._draws):
+        self._draws = work.recorder.draws
+        with holdings.recording(work.recorder):
             self._structure = work.finish(
                 call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
             )
@@ -87,7 +87,7 @@ class Capture:
         work.find_fresh(others)
         places = [tuple(map(work.place_of, step.buffers)) for step in work.recorder.steps]
         # Ids of whole buffers that stay the same; the launches keep them alive.
-        self._written = {id(draw.memory.whole) for draw in self._draws}
+        self._written = {id(memory.whole) for memory, _ in self._draws}
         self._used = set(self._written)
         for step, row in zip(work.recorder.steps, places, strict=True):
             same = [b for b, place in zip(step.buffers, row, strict=True) if place is None]

@@ -63,7 +63,7 @@ class TinyJit:
 
     def _call(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         first = () if instance is None else (instance,)
-        if not config.current().jit or holdings.is_recording():
+        if not config.current().jit or holdings.current_recorder.get():
             return self.function(*first, *args, **kwargs)
         # Replays share memory: one at a time.
         with self._lock:

@@ -5,18 +5,16 @@ Out: tensors that compute their numbers from eight words of memory (key and coun
      kernels are reused and a captured step replays with fresh numbers.
 
 Each draw makes one small buffer on the host; no kernel runs for it. While a function is captured
-`recording` notes these buffers, and `refill` gives them the next counters before a replay, so that
+its recorder notes these buffers, and `refill` gives them the next counters before a replay, so that
 the stream is the same with and without capture.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, Unpack
 
@@ -47,16 +45,7 @@ class _Stream:
     drawn: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """The memory of key and counter, and how many words are drawn with it."""
-
-    memory: Buffer
-    count: int
-
-
 _stream = _Stream(time.time_ns() & (1 << 63) - 1)
-_recorders: ContextVar[tuple[list[Draw], ...]] = ContextVar("recorders", default=())
 
 
 def _words(count: int) -> bytes:
@@ -66,20 +55,10 @@ def _words(count: int) -> bytes:
     return struct.pack("<4I", seed & _WORD, seed >> 32 & _WORD, at & _WORD, at >> 32 & _WORD)
 
 
-@contextlib.contextmanager
-def recording(draws: list[Draw]) -> Iterator[None]:
-    """Note every draw inside in `draws`."""
-    token = _recorders.set((*_recorders.get(), draws))
-    try:
-        yield
-    finally:
-        _recorders.reset(token)
-
-
-def refill(draws: Sequence[Draw]) -> None:
+def refill(draws: Sequence[tuple[Buffer, int]]) -> None:
     """Give the buffers of earlier draws the next counters of the stream."""
-    for draw in draws:
-        draw.memory.copy_in(_words(draw.count))
+    for memory, count in draws:
+        memory.copy_in(_words(count))
 
 
 # ---- the generator ----
@@ -114,8 +93,9 @@ def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
     """`count` random words of 32 bits, one for each of the next counters of the stream."""
     near = device if isinstance(device, str) else device[0]
     buffer = holdings.new_buffer(_words(count), 4, dtypes.uint32, near)
-    for draws in _recorders.get():
-        draws.append(Draw(holdings.memories[buffer], count))
+    recorder = holdings.current_recorder.get()
+    if recorder is not None:
+        recorder.draws.append((holdings.memories[buffer], count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
     word = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]

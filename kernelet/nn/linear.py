@@ -87,7 +87,12 @@ class Embedding:
     def _check(self, index: Tensor) -> None:
         node, count = holdings.realized(index.uop), index.numel()
         is_known = node is not None and isinstance(index.device, str) and index.dtype.is_integer
-        if not is_known or holdings.is_recording() or not isinstance(count, int) or count > _FEW:
+        if (
+            not is_known
+            or holdings.current_recorder.get()
+            or not isinstance(count, int)
+            or count > _FEW
+        ):
             return
         assert node is not None
         if not holdings.memories[split_view(node)[1]].driver.is_host:

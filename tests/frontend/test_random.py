@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from kernelet import holdings
 from kernelet.base.config import Context
 from kernelet.base.counters import GlobalCounters
 from kernelet.base.dtype import dtypes
@@ -74,14 +75,14 @@ def test_a_tensor_of_random_numbers_keeps_its_values() -> None:
 def test_recorded_draws_are_refilled_with_the_next_counters() -> None:
     want = [Tensor.rand(4).tolist(), Tensor.rand(4).tolist()]
     Tensor.manual_seed(7)
-    draws: list[random.Draw] = []
-    with random.recording(draws):
+    recorder = holdings.Recorder()
+    with holdings.recording(recorder):
         realized, lazy = Tensor.rand(4).realize(), None
     Tensor.manual_seed(7)
-    with random.recording(draws):
+    with holdings.recording(recorder):
         lazy = Tensor.rand(4)
-    assert [draw.count for draw in draws] == [4, 4]
-    random.refill(draws[1:])
+    assert [count for _, count in recorder.draws] == [4, 4]
+    random.refill(recorder.draws[1:])
     assert [realized.tolist(), lazy.tolist()] == want
 
 
