@@ -152,7 +152,8 @@ def _words(kind: Any) -> str:  # noqa: ANN401
         return f"one of {', '.join(map(repr, parts))}"
     if origin is not None:
         return f"{origin.__name__}[{', '.join(map(_words, parts))}]"
-    return {typing.Self: "Tensor", ...: "...", type(None): "None"}.get(kind) or kind.__name__
+    name = getattr(kind, "__name__", "...")
+    return {"Self": "Tensor", "NoneType": "None"}.get(name, name)
 
 
 @functools.cache
@@ -182,7 +183,7 @@ def _kinds(function: Callable[..., Any]) -> dict[str, object]:
 
 def listed(value: object) -> tuple[Any, ...]:
     """The items of a list, an array or what else holds several; one thing alone, as a tensor is."""
-    is_one = isinstance(value, str | Checked) or getattr(value, "shape", None) == ()
+    is_one = isinstance(value, str | bytes | Mapping | Checked) or getattr(value, "shape", 0) == ()
     return tuple(value) if isinstance(value, Iterable) and not is_one else (value,)
 
 

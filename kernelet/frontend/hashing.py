@@ -73,7 +73,7 @@ class Hashing(Indexing):
         blocks = (padded ^ end.cast(dtypes.uint8))._reshape((rows, count, rate))
         lanes = blocks._pad(((0, 0), (0, 0), (0, _STATE - rate))).bitcast(dtypes.uint64)
         state = self._full(0, (rows, 5, 5), dtypes.uint64)
-        turns = self._from_data(list(_rotations()), dtypes.uint64)
+        turns = self._from_data(list(_rotations()), self.uop.device, dtypes.uint64)
         for block in range(count):
             state = state ^ lanes._slice(1, block, block + 1)._reshape((rows, 5, 5))
             for constant in _round_constants():

@@ -162,9 +162,8 @@ def from_array(array: np.ndarray, dtype: DType | None) -> HostData:
     """A numpy array; its own type unless another is given."""
     if dtype is not None and dtype.name not in FORMATS and dtype.name != array.dtype.name:
         array = array.astype(dtype.name)
-    found = dtype_of_array(array)
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return HostData(little.tobytes(), tuple(array.shape), found)
+    return HostData(little.tobytes(), tuple(array.shape), dtype_of_array(array))
 
 
 def numpy_module() -> ModuleType:

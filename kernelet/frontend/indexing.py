@@ -100,7 +100,9 @@ class Indexing(Cumulative):
         if is_plain and not isinstance(item, bool):
             return item
         if isinstance(item, bool | list | tuple | range) or hasattr(item, "__array__"):
-            tensor = item if isinstance(item, Primitives) else self._from_data(item)
+            tensor = (
+                item if isinstance(item, Primitives) else self._from_data(item, self.uop.device)
+            )
             if 0 in tensor.shape and not hasattr(item, "__array__"):
                 tensor = tensor.cast(dtypes.default_int)
             return tensor

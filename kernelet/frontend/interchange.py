@@ -89,10 +89,7 @@ class Interchange(Indexing):
         if tensor is None:
             data = replace(host.from_array(found, None), dtype=dtype)
             tensor = cls._from_data(host.stored_node(data, device_name(None)))
-        if device is not None and device_name(device) != tensor.uop.device:
-            node = UOp(Op.COPY, tensor.dtype, (tensor.uop,), device_name(device))
-            tensor = cls._from_data(node)
-        return tensor
+        return tensor if device is None else cls._from_data(tensor.uop, device)
 
     @classmethod
     def _over_memory(cls, array: np.ndarray, dtype: DType) -> Self | None:

@@ -101,11 +101,9 @@ class LinearAlgebra(Labels):
         if dtype is not None:
             cast_bias = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), cast_bias)
-        if weight.ndim == 1:
-            result = self * weight
+        if bias is None or weight.ndim == 1:
+            result = self * weight if weight.ndim == 1 else self.matmul(weight)
             return result if bias is None else result + bias
-        if bias is None:
-            return self.matmul(weight)
         _check_matmul(self, weight)
         kind = promote(promote(self.dtype, weight.dtype), bias.dtype)
         return (self._multiplied(weight, kind) + bias).cast(kind)

@@ -167,7 +167,7 @@ class Primitives(Checked, ABC):
 
     @classmethod
     @abstractmethod
-    def _from_data(cls, data: object, dtype: DType | None = None) -> Self:
+    def _from_data(cls, data: object, device: DeviceLike = None, dtype: DTypeLike = None) -> Self:
         """The tensor for lists, numpy arrays and numpy numbers."""
 
     @abstractmethod
@@ -366,7 +366,7 @@ class Primitives(Checked, ABC):
         if hasattr(value, "__array__"):
             # A numpy number is no more than a Python number: it does not promote.
             if getattr(value, "shape", None) != () or not hasattr(value, "item"):
-                return self._from_data(value)
+                return self._from_data(value, self.uop.device)
             value = value.item()
         if not is_scalar(value):
             raise ArgumentError(

@@ -90,6 +90,7 @@ class Sorting(Indexing):
         Those of several shares lie along a new first axis.
         """
         if isinstance(q, Sequence):
+            self._need(q, "at least one share q", ArgumentError)
             first, *others = [self.quantile(share, axis, keepdim) for share in q]
             return first.stack(*others)
         return self._floating()._at_place(axis, keepdim, lambda size: q * (size - 1))

@@ -34,7 +34,6 @@ from kernelet.frontend.primitives import (
     DeviceLike,
     DTypeLike,
     as_dtype,
-    is_scalar,
     product,
     show_shape,
 )
@@ -142,8 +141,8 @@ class Tensor(
         return tensor
 
     @classmethod
-    def _from_data(cls, data: object, dtype: DType | None = None) -> Self:
-        return cls(data, dtype=dtype)
+    def _from_data(cls, data: object, device: DeviceLike = None, dtype: DTypeLike = None) -> Self:
+        return cls(data, device, dtype)
 
     def _wrap_view(self, uop: UOp) -> Self:
         tensor = self._wrap(uop)
@@ -267,10 +266,10 @@ class Tensor(
         return self
 
     def _cast_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
-        """`value` in this tensor's type."""
-        if is_scalar(value):
-            value = self._operand(value, self.dtype)
-        return (value if isinstance(value, Tensor) else Tensor(value)).cast(self.dtype)
+        """`value` in this tensor's type; what is no tensor yet on its device."""
+        if isinstance(value, list | tuple | range):
+            value = self._from_data(value, self.uop.device)
+        return self._operand(value, self.dtype).cast(self.dtype)
 
     def _as_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
         """`value` in this tensor's shape and type."""

@@ -43,8 +43,7 @@ class Values(Interchange):
 
     def nbytes(self) -> Dim:
         """Bytes of all elements."""
-        total = self.numel()
-        return total * self.dtype.itemsize
+        return self.numel() * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
         """Whether the elements are floats."""

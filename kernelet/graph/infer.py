@@ -50,7 +50,7 @@ def device_of(node: UOp) -> Placement:
     op = node.op
     if op in (Op.BUFFER, Op.PARAM):
         return node.arg.device  # type: ignore[no-any-return]
-    if op is Op.COPY:
+    if op is Op.COPY or (op is Op.CONTIGUOUS and node.arg is not None):
         return node.arg if isinstance(node.arg, str | tuple) else node.arg.devices
     if op is Op.MULTI:
         return tuple([str(source.device) for source in node.src])

@@ -83,7 +83,7 @@ TENSOR = Spec(
         **_VALUES,
         Op.BUFFER: Form(0, BufferArg, checks.check_memory),
         Op.BIND: Form(2, more=checks.check_bind, like=0),
-        Op.CONTIGUOUS: Form(1, like=0),
+        Op.CONTIGUOUS: Form(1, str | None, like=0),
         Op.DETACH: Form(1, int | None, like=0),
         Op.FUNCTION: Form(2, str, checks.check_function, like=0),
         Op.COPY: Form(1, str, like=0),

@@ -22,15 +22,22 @@ KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 
 
 def simplify_values(sink: UOp) -> UOp:
-    """The graph after the algebra; what was asked as a computation stays one.
+    """The graph after the algebra; what was asked as a computation stays one, where it was.
 
     x * 1  ->  CONTIGUOUS(x), for a later write to x must not change it
+    x * 0  ->  CONTIGUOUS(0, device of x), for a number is nowhere
     """
+    sink = rebuild(sink, _placed)
     sources = []
     for old, new in zip(sink.src, simplify(sink).src, strict=True):
         shares = is_memory(base_of(new, _SHOWN)) and not is_memory(base_of(old, _SHOWN))
-        sources.append(UOp(Op.CONTIGUOUS, new.dtype, (new,)) if shares else new)
+        lost = old.device if new.device is None else None
+        sources.append(UOp(Op.CONTIGUOUS, new.dtype, (new,), lost) if shares or lost else new)
     return sink.replace(src=tuple(sources))
+
+
+def _placed(node: UOp, made: UOp) -> UOp:
+    return made.replace(arg=node.device) if node.op is Op.CONTIGUOUS else made
 
 
 def normalize(sink: UOp) -> UOp:

@@ -169,6 +169,52 @@ def test_assign_writes_to_the_parts_in_place(axis):
     close(x, A)
 
 
+ARRAY = np.array([1, 2, 3, 4, 5, 6], np.float32)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x[[0, -1]],
+        lambda x: x[np.array([2, 0])],
+        lambda x: x[[True, False, True, True]],
+        lambda x: x + ARRAY,
+        lambda x: x.maximum(ARRAY),
+        lambda x: (x > 0).where(x, ARRAY),
+        lambda x: x.__setitem__(0, ARRAY.tolist()),
+        lambda x: x.__setitem__(0, ARRAY),
+        lambda x: x.__setitem__([0, 2], 5),
+        lambda x: x.__setitem__(A > 0, 0),
+        lambda x: x.assign((A * 2).tolist()),
+        lambda x: x.assign(A * 2),
+        lambda x: x.__iadd__(ARRAY),
+        lambda x: x.hash(),
+    ],
+)
+def test_lists_and_arrays_come_to_the_devices_of_the_tensor(use):
+    wanted = Tensor(A)
+    made = use(wanted)
+    wanted = wanted if made is None else made
+    for x in (Tensor(A, device="PYTHON:1"), Tensor(A).shard(TWO, 0), Tensor(A).shard(TWO)):
+        made = use(x)
+        found = x if made is None else made
+        close(found, wanted.numpy())
+        assert found.device == x.device
+
+
+@pytest.mark.parametrize(
+    "compute", [lambda x: x * 0, lambda x: x - x, lambda x: (x % 1).contiguous(), lambda x: x & 0]
+)
+def test_what_comes_to_a_number_stays_on_its_devices(compute):
+    whole = np.arange(8).reshape(4, 2)
+    for x in (Tensor(whole, device="PYTHON:1"), Tensor(whole).shard(TWO, 0)):
+        for found in (compute(x), compute(x).realize()):
+            assert (found + x).tolist() == whole.tolist()
+            assert found.device == x.device
+            found[0] = 3
+            assert (found + x).tolist() == [[3, 4], *whole[1:].tolist()]
+
+
 def test_shards_do_not_follow_writes_to_what_they_were_made_of():
     x = Tensor(A).realize()
     lazy, part = x.shard(TWO, 0), x.shard(TWO, 0).realize()

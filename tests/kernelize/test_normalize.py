@@ -106,8 +106,18 @@ def test_only_memory_in_order_goes_to_another_device() -> None:
 
 def test_a_computation_that_comes_to_nothing_is_a_copy() -> None:
     assert simplify_values(UOp.sink(X.maximum(X))) is UOp.sink(contiguous(X))
-    assert simplify_values(UOp.sink(contiguous(X))) is UOp.sink(contiguous(X))
+    placed = contiguous(X).replace(arg="CPU")
+    assert simplify_values(UOp.sink(contiguous(X))) is UOp.sink(placed)
     assert simplify_values(UOp.sink(flip(X, 0))) is UOp.sink(flip(X, 0))
+
+
+def test_a_number_stays_where_it_was_computed() -> None:
+    number = UOp.const(0, dtypes.int32).broadcast_to((8,))
+    inside = X.cast(dtypes.int32) * 0
+    placed = UOp(Op.CONTIGUOUS, dtypes.int32, (number,), "CPU")
+    assert simplify_values(UOp.sink(inside)) is UOp.sink(placed)
+    assert simplify_values(UOp.sink(contiguous(inside))) is UOp.sink(placed)
+    assert placed.device == "CPU"
 
 
 def test_a_detached_computation_that_comes_to_nothing_is_a_copy() -> None:

@@ -65,6 +65,7 @@ RIGHT: dict[str, object] = {
     "random_bits.counter": WORDS,
     "array": np.ones((2, 3), np.float32),
     "upper": True,
+    "q": 0.5,
     "shifts": 1,
     "einsum.formula": "ij,jk->ik",
     "einsum.operands": (MATRIX, MATRIX),
