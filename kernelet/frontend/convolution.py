@@ -20,13 +20,7 @@ from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.arguments import Count
 from kernelet.frontend.labels import Labels
 from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
-from kernelet.frontend.primitives import (
-    DTypeLike,
-    accumulator_dtype,
-    as_dtype,
-    known,
-    show_shape,
-)
+from kernelet.frontend.primitives import DTypeLike, accumulator_dtype, as_dtype, known, show_shape
 from kernelet.frontend.reduction import sum_dtype
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
@@ -103,12 +97,7 @@ class Convolution(Pooling, Labels):
         return wide._convolved(turned, bias, windows, groups, kind)
 
     def _convolved(
-        self,
-        weight: Self,
-        bias: Self | None,
-        windows: list[Window],
-        groups: int,
-        dtype: DType,
+        self, weight: Self, bias: Self | None, windows: list[Window], groups: int, dtype: DType
     ) -> Self:
         """(batch, channels out, *counts), added up in the type that sums of `dtype` are kept in."""
         self._with_room(windows)

@@ -15,10 +15,7 @@ add up to is the same problem over the blocks' totals.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.frontend.primitives import accumulator_dtype
@@ -30,18 +27,6 @@ _UNBLOCKED = 32
 _LONG = 1 << 17
 _PARTS = 64
 
-_TensorT = TypeVar("_TensorT", bound="Cumulative")
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan(Generic[_TensorT]):
-    """How elements combine: `fold` reduces an axis, `identity` changes nothing."""
-
-    fold: Callable[[_TensorT, int], _TensorT]
-    combine: Callable[[_TensorT, _TensorT], _TensorT]
-    identity: Scalar
-    op: Op | None = None  # of the reduction, where it is one
-
 
 class Cumulative(Reduction):
     """Running sums and products."""
@@ -50,85 +35,84 @@ class Cumulative(Reduction):
 
     def cumsum(self, axis: int = 0) -> Self:
         """The sum of the elements up to each one, in the type of `sum`; ``numpy.cumsum(x, axis)``."""
-        return self._accumulated(_Scan(_folding(Op.ADD), operator.add, 0, Op.ADD), axis)
+        return self._accumulated(Op.ADD, axis)
 
     def cumprod(self, axis: int = 0) -> Self:
         """The product of the elements up to each one; ``numpy.cumprod(x, axis)``."""
-        return self._accumulated(_Scan(_folding(Op.MUL), operator.mul, 1, Op.MUL), axis)
+        return self._accumulated(Op.MUL, axis)
 
-    def _accumulated(self, scan: _Scan[Self], axis: int) -> Self:
+    def _accumulated(self, op: Op, axis: int) -> Self:
         wanted = sum_dtype(self.dtype)
-        return self.cast(accumulator_dtype(wanted))._running(scan, axis).cast(wanted)
+        return self.cast(accumulator_dtype(wanted))._running(op, axis).cast(wanted)
 
     def logcumsumexp(self, axis: int = 0) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
-        wanted = self._floating().dtype
-        scan: _Scan[Self] = _Scan(
-            lambda rows, axis: rows.logsumexp(axis),
-            lambda left, right: left.logaddexp(right),
-            -math.inf,
-        )
-        return self._widened()._running(scan, axis).cast(wanted)
+        return self._widened()._running(None, axis).cast(self._floating().dtype)
 
     def _running_max(self, axis: int) -> Self:
         if self.dtype.is_bool:
             return self.cast(dtypes.int32)._running_max(axis).cast(dtypes.bool)
-        scan: _Scan[Self] = _Scan(
-            _folding(Op.MAX), lambda left, right: left.maximum(right), self.dtype.min, Op.MAX
-        )
-        return self._running(scan, axis)
+        return self._running(Op.MAX, axis)
 
-    def _running(self, scan: _Scan[Self], axis: int) -> Self:
+    # ---- how elements combine: by an op, or None for the logarithm of a sum ----
+
+    def _of_all(self, op: Op | None, axis: int) -> Self:
+        return self.logsumexp(axis) if op is None else self._fold(op, (axis,), False)
+
+    def _with(self, op: Op | None, other: Self) -> Self:
+        left, right = self._matched(other)
+        return left.logaddexp(right) if op is None else left._alu(op, right)
+
+    def _identity_of(self, op: Op | None) -> Scalar:
+        """What changes nothing."""
+        return {Op.ADD: 0, Op.MUL: 1, Op.MAX: self.dtype.min, None: -math.inf}[op]
+
+    def _running(self, op: Op | None, axis: int) -> Self:
         """The scan as its plain formula: element i folds what is at most at i."""
         place = self.axis(axis)
         if self.ndim == 0 or 0 in self.shape:
             return self
-        if scan.op in (Op.ADD, Op.MAX) or not self.dtype.is_float:
-            return self._in_parts(scan, place)
+        if op in (Op.ADD, Op.MAX) or not self.dtype.is_float:
+            return self._in_parts(op, place)
         # The derivative of the blocks takes less work than that of the formula.
-        blocks = self.movedim(place, -1)._scan_last(scan).movedim(-1, place)
-        is_pass = scan.op is Op.MUL
-        return self._in_parts(scan, place)._known_as("identity", blocks) if is_pass else blocks
+        blocks = self.movedim(place, -1)._scan_last(op).movedim(-1, place)
+        is_pass = op is Op.MUL
+        return self._in_parts(op, place)._known_as("identity", blocks) if is_pass else blocks
 
-    def _in_parts(self, scan: _Scan[Self], axis: int) -> Self:
+    def _in_parts(self, op: Op | None, axis: int) -> Self:
         """A long axis alone is cut into parts to work on side by side, to which is added later."""
         size, total = self.shape[axis], self._count(self.axes(None))
         parts = 1
         if isinstance(size, int) and size >= _LONG and total == size:
             parts = next((p for p in range(_PARTS, 1, -1) if size % p == 0), 1)
         if parts == 1:
-            return self._folded(scan, axis, False)
+            return self._folded(op, axis, False)
         shape = self.shape
         assert isinstance(size, int)
         cut = self._reshape((*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
-        before = scan.fold(cut, axis + 1).unsqueeze(axis + 1)._folded(scan, axis, True)
-        return scan.combine(cut._folded(scan, axis + 1, False), before)._reshape(shape)
+        before = cut._of_all(op, axis + 1).unsqueeze(axis + 1)._folded(op, axis, True)
+        return cut._folded(op, axis + 1, False)._with(op, before)._reshape(shape)
 
-    def _folded(self, scan: _Scan[Self], axis: int, strict: bool) -> Self:
+    def _folded(self, op: Op | None, axis: int, strict: bool) -> Self:
         """Each element of an axis folds the part of the axis up to it, or before it if `strict`."""
         first, length, last = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
         ones = (1,) * len(last)
         row = self._arange(length)._reshape((length, 1, *ones))
         seen = self._arange(length)._reshape((length, *ones)) < (row if strict else row + 1)
         rows = self._reshape((*first, 1, length, *last))._expand((*first, length, length, *last))
-        masked = seen.where(rows, self._full(scan.identity, (), self.dtype))
-        return scan.fold(masked, axis + 1)
+        masked = seen.where(rows, self._full(self._identity_of(op), (), self.dtype))
+        return masked._of_all(op, axis + 1)
 
-    def _scan_last(self, scan: _Scan[Self], strict: bool = False) -> Self:
+    def _scan_last(self, op: Op | None, strict: bool = False) -> Self:
         """The scan over the last axis; `strict` leaves out the element itself."""
         *batch, length = self.shape
         if not isinstance(length, int) or length <= _UNBLOCKED:
-            return self._folded(scan, len(batch), strict)
+            return self._folded(op, len(batch), strict)
         blocks = -(-length // _BLOCK)
         rest = blocks * _BLOCK - length
-        whole = self.pad([*(None for _ in batch), (0, rest)], value=scan.identity)
+        whole = self.pad([*(None for _ in batch), (0, rest)], value=self._identity_of(op))
         cut = whole._reshape((*batch, blocks, _BLOCK))
-        before = scan.fold(cut, len(batch) + 1)._scan_last(scan, strict=True)
+        before = cut._of_all(op, len(batch) + 1)._scan_last(op, strict=True)
         before = before._reshape((*before.shape, 1))
-        flat = scan.combine(cut._folded(scan, len(batch) + 1, strict), before)
+        flat = cut._folded(op, len(batch) + 1, strict)._with(op, before)
         return flat._reshape((*batch, blocks * _BLOCK))._slice(len(batch), 0, length)
-
-
-def _folding(op: Op) -> Callable[[_TensorT, int], _TensorT]:
-    """A reduction of an axis."""
-    return lambda rows, axis: rows._fold(op, (axis,), False)

@@ -250,9 +250,8 @@ def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
     owner = None if tensor.owner is None else tensor.owner()
     if tensor.owner is None or owner is None:
         return False
-    storages = bases_of(owner.uop)
-    while any(storage.op is Op.AFTER for storage in storages):
-        storages = [s.src[0] if s.op is Op.AFTER else s for s in storages]
+    bases = bases_of(owner.uop)
+    storages = [holdings.storage_of(each) if each.op is Op.AFTER else each for each in bases]
     return written.isdisjoint(storages)
 
 

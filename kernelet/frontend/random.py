@@ -182,11 +182,7 @@ class Random(Sorting, Creation):
 
     @classmethod
     def randint(
-        cls,
-        *shape: Dim | Sequence[Dim],
-        low: int = 0,
-        high: int = 10,
-        **options: Unpack[Options],
+        cls, *shape: Dim | Sequence[Dim], low: int = 0, high: int = 10, **options: Unpack[Options]
     ) -> Self:
         """Whole numbers in low <= x < high; also PyTorch's ``randint(low, high, shape)``."""
         if len(shape) in (2, 3) and isinstance(shape[-1], Sequence):
