@@ -72,10 +72,12 @@ class Part(NamedTuple):
 class Inputs:
     """What one call was given: tensors, and the memory that each has on each of its devices.
 
-    `overlapping` are the numbers of parts that share some of their memory with another.
+    Equal keys mean equal launches, and are made of `notes`. `overlapping` are the numbers of parts
+    that share some of their memory with another.
     """
 
     key: tuple[object, ...] = ()
+    notes: list[object] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     variables: dict[UOp, int] = field(default_factory=dict)
@@ -95,36 +97,11 @@ class Inputs:
             return form.base
         return UOp(Op.RESHAPE, node.dtype, (live.without_detach(node),), (form.size,))
 
-
-def read_inputs(
-    instance: object, arguments: Sequence[object], named: Mapping[str, object]
-) -> Inputs:
-    """The signature of a call; realizes the tensors in it."""
-    reader = _Reader()
-    if instance is not None:
-        reader.note_object(instance)
-    for number, value in enumerate(arguments):
-        reader.read(value, number)
-    for name in sorted(named):
-        reader.key.append(name)
-        reader.read(named[name], name)
-    settings = config.current()
-    reader.key += (settings.training, settings.device)
-    return reader.finish()
-
-
-class _Reader:
-    """Reads the arguments of a call."""
-
-    def __init__(self) -> None:
-        self.key: list[object] = []
-        self.inputs = Inputs()
-
     def read(self, value: object, name: object) -> None:
         """Add an argument, and all inside it, to the signature."""
-        key = self.key
+        key = self.notes
         if isinstance(value, Tensor):
-            self.inputs.tensors.append(value)
+            self.tensors.append(value)
             key += (Tensor, value.required)
         elif isinstance(value, _PLAIN):
             key += (type(value), value)
@@ -152,7 +129,7 @@ class _Reader:
     def _object(self, value: object, name: object) -> None:
         if isinstance(value, bytearray | memoryview | set) or hasattr(value, "__array_interface__"):
             if getattr(value, "shape", None) == () and hasattr(value, "item"):
-                self.key += (type(value), repr(value))
+                self.notes += (type(value), repr(value))
                 return
             raise JitError(
                 f"TinyJit (jit): argument {name} is or holds a {type(value).__name__}, whose "
@@ -162,8 +139,8 @@ class _Reader:
 
     def note_object(self, value: object) -> None:
         """An object that is known by its identity."""
-        self.key += (object, id(value))
-        self.inputs.objects.append(value)
+        self.notes += (object, id(value))
+        self.objects.append(value)
 
     def _variable(self, value: UOp, name: object) -> None:
         binds = binds_in(value)
@@ -174,32 +151,30 @@ class _Reader:
             )
         for bind in binds:
             self._note(bind)
-        self.key.append(with_free_variables(value))
+        self.notes.append(with_free_variables(value))
 
     def _note(self, bind: UOp) -> None:
         variable, number = bind.unbind()
-        known = self.inputs.variables.setdefault(variable, number)
+        known = self.variables.setdefault(variable, number)
         if known != number:
             raise JitError(
                 f"TinyJit (jit): Variable({variable.arg.name!r}) is bound to {known} and to "
                 f"{number} in one call. Use two variables."
             )
 
-    def finish(self) -> Inputs:
+    def finish(self) -> None:
         """Realize the tensors and add their form to the signature."""
-        inputs = self.inputs
-        if not all(self._add(number, tensor.uop) for number, tensor in enumerate(inputs.tensors)):
-            inputs.parts = []
-            live.realize(inputs.tensors)
-            for number, tensor in enumerate(inputs.tensors):
+        if not all(self._add(number, tensor.uop) for number, tensor in enumerate(self.tensors)):
+            self.parts = []
+            live.realize(self.tensors)
+            for number, tensor in enumerate(self.tensors):
                 self._add(number, realized(tensor))
-        self.key += [part.form.view for part in inputs.parts]
-        if len(inputs.parts) > len(inputs.tensors):
-            self.key += [realized(tensor).arg for tensor in inputs.tensors if is_spread(tensor)]
-        if len({id(part.given[0]) for part in inputs.parts}) < len(inputs.parts):
+        self.notes += [part.form.view for part in self.parts]
+        if len(self.parts) > len(self.tensors):
+            self.notes += [realized(tensor).arg for tensor in self.tensors if is_spread(tensor)]
+        if len({id(part.given[0]) for part in self.parts}) < len(self.parts):
             self._compare_places()
-        inputs.key = tuple(self.key)
-        return inputs
+        self.key = tuple(self.notes)
 
     def _add(self, number: int, node: UOp) -> bool:
         """Note how views of memory lie in it; False for any other node."""
@@ -215,23 +190,40 @@ class _Reader:
             for bind in form.binds:
                 self._note(bind)
             given = memory.whole, memory.offset + form.start
-            self.inputs.parts.append(Part(number, form, given))
+            self.parts.append(Part(number, form, given))
         return True
 
     def _compare_places(self) -> None:
         """Memory given twice is another function than two memories."""
-        inputs = self.inputs
         places = [
             (id(part.given[0]), part.given[1], part.given[1] + part.form.nbytes)
-            for part in inputs.parts
+            for part in self.parts
         ]
-        self.key.append(tuple([places.index(place) for place in places]))
+        self.notes.append(tuple([places.index(place) for place in places]))
         for number, (buffer, begin, end) in enumerate(places):
             for other, (same, first, last) in enumerate(places[:number]):
                 meet = buffer == same and begin < last and first < end
                 if meet and (begin, end) != (first, last):
-                    inputs.overlapping |= {number, other}
-        self.key.append(tuple(sorted(inputs.overlapping)))
+                    self.overlapping |= {number, other}
+        self.notes.append(tuple(sorted(self.overlapping)))
+
+
+def read_inputs(
+    instance: object, arguments: Sequence[object], named: Mapping[str, object]
+) -> Inputs:
+    """The signature of a call; realizes the tensors in it."""
+    inputs = Inputs()
+    if instance is not None:
+        inputs.note_object(instance)
+    for number, value in enumerate(arguments):
+        inputs.read(value, number)
+    for name in sorted(named):
+        inputs.notes.append(name)
+        inputs.read(named[name], name)
+    settings = config.current()
+    inputs.notes += (settings.training, settings.device)
+    inputs.finish()
+    return inputs
 
 
 def realized(tensor: Tensor) -> UOp:
