@@ -414,11 +414,11 @@ class Tensor(
             and (tensor.is_leaf or tensor.required)
         ]
         gradients = self._gradients(targets, gradient)
-        if all(found is None for found in gradients):
-            raise GradientError(
-                "backward: no float leaf is below this tensor, or its history is gone. Use a leaf "
-                "that may have a gradient, and requires_grad=True if values are realized between."
-            )
+        if all(found is None for found in gradients):  # none but slopes of 0, as those of floor
+            targets = [t for t in targets if history.reaches(self.uop, live.nodes_of(t))]
+            gradients = [target._constant(0) for target in targets]
+        wanted = "one made of float leaves; after values are realized, with requires_grad=True"
+        self._need(gradients, wanted, GradientError)
         for target, found in zip(targets, gradients, strict=True):
             if found is not None:
                 target._add_gradient(found)

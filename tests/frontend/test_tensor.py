@@ -261,8 +261,17 @@ def test_values_may_be_looked_at_before_gradients_are_asked_for() -> None:
 
 
 def test_backward_without_leaves_says_so() -> None:
-    with pytest.raises(GradientError, match="no float leaf"):
+    with pytest.raises(GradientError, match="backward: .*one made of float leaves"):
         Tensor([1.0]).detach().sum().backward()
+
+
+@pytest.mark.parametrize("method", ["sign", "floor", "ceil", "trunc", "round"])
+def test_slopes_of_zero_are_gradients(method: str) -> None:
+    x, y = Tensor([1.5, -0.5], requires_grad=True), Tensor([1.0], requires_grad=True)
+    getattr(x, method)().sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 0.0]
+    assert y.grad is None
 
 
 def test_no_grad_and_detach_cut_the_graph() -> None:
