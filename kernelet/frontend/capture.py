@@ -152,8 +152,7 @@ class Capture:
                 written.union(map(id, given)),
             )
             self._seen = [weakref.ref(buffer) for buffer in given]
-        others = [tensor for tensor in changed if id(tensor) not in own]
-        if is_known and not any(self._needs_care(tensor, written) for tensor in others):
+        if is_known and not any(id(t) not in own and self._needs_care(t, written) for t in changed):
             return True
         # Those that stand for what replays write follow them.
         rows = [(tensor, self._blocks[number]) for number, tensor in self._standing.items()]

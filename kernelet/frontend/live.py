@@ -248,7 +248,7 @@ def _let_copy(tensor: Handle) -> None:
 def _is_spare(tensor: Handle, written: set[UOp]) -> bool:
     """Whether this is a gradient that nobody asked for, of a tensor that is not updated."""
     owner = None if tensor.owner is None else tensor.owner()
-    if tensor.owner is None or owner is None:
+    if owner is None:
         return False
     bases = bases_of(owner.uop)
     storages = [holdings.storage_of(each) if each.op is Op.AFTER else each for each in bases]
