@@ -28,11 +28,6 @@ class Backend:
     driver_class: str
     is_timed: bool = True  # whether it matters how fast its kernels are
 
-    def render(self) -> Render:
-        """The function that writes the source of a linear program."""
-        found: Render = importlib.import_module(f"kernelet.render.{self.language}").render
-        return found
-
     def make_driver(self, name: str) -> Driver:
         """A driver for one device of this kind."""
         module = importlib.import_module(f"kernelet.runtime.{self.driver_module}")
@@ -76,8 +71,10 @@ def kind_of(name: str) -> str:
 
 @cache
 def renderer(kind: str) -> Render:
-    """The renderer of a kind of device."""
-    return BACKENDS[kind].render()
+    """The function that writes the source of a linear program for a kind of device."""
+    module = importlib.import_module(f"kernelet.render.{BACKENDS[kind].language}")
+    found: Render = module.render
+    return found
 
 
 def default_device() -> str:

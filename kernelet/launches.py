@@ -54,19 +54,12 @@ class Launch:
 
 def allocate(plan: Schedule, given: Sequence[Buffer]) -> list[Buffer]:
     """Memory for every slot of a schedule: the given one first, then fresh blocks."""
-    arena: dict[int, Buffer] = {}
-    sizes: dict[int, int] = {}
-    for slot in plan.slots:
-        if slot.arena is not None:
-            sizes[slot.arena] = max(sizes.get(slot.arena, 0), slot.nbytes)
+    largest = {slot.arena: slot for slot in sorted(plan.slots, key=lambda slot: slot.nbytes)}
+    blocks = {arena: Buffer(slot.device, slot.nbytes) for arena, slot in largest.items()}
     buffers = list(given)
     for slot in plan.slots[plan.given :]:
-        if slot.arena is None:
-            buffers.append(Buffer(slot.device, slot.nbytes))
-            continue
-        block = arena.get(slot.arena)
-        if block is None:
-            block = arena[slot.arena] = Buffer(slot.device, sizes[slot.arena])
+        alone = slot.arena is None
+        block = Buffer(slot.device, slot.nbytes) if alone else blocks[slot.arena]
         buffers.append(block if block.nbytes == slot.nbytes else block.view(0, slot.nbytes))
     return buffers
 

@@ -86,10 +86,6 @@ class Cutter:
         elif node.op is Op.ASSIGN:
             pieces.slot_of[node] = pieces.slot_of[base_of(node.src[0])]
 
-    def _inlined(self, root: UOp) -> UOp:
-        """The value of a kernel over views of the memory it reads."""
-        return substitute(root, self.views)
-
     def _call(self, node: UOp) -> None:
         pieces = self.pieces
         slot = pieces.slot_of[node]
@@ -98,9 +94,10 @@ class Cutter:
             source = base_of(node.src[0], {Op.RESHAPE})
             pieces.calls[node] = Call(None, (slot, pieces.slot_of[source]))
             return
-        value = self._inlined(node.src[-1])
+        # The value over views of the memory that it reads.
+        value = substitute(node.src[-1], self.views)
         if node.op is Op.ASSIGN:
-            target = self._inlined(node.src[0])
+            target = substitute(node.src[0], self.views)
         else:
             target = slot_view(slot, node.shape, pieces.slots[slot])
         stores = pieces.stores[node] = (UOp(Op.STORE, dtypes.void, (target, value)),)

@@ -42,7 +42,8 @@ def _placed(node: UOp, made: UOp) -> UOp:
 
 def normalize(sink: UOp) -> UOp:
     """The graph in normal form, every source of the SINK a view of a stored node."""
-    asked = {_asked(source) for source in sink.src}
+    # A view is kept as a view of what is below it: permute(a + b)  ->  permute(CONTIGUOUS(a + b))
+    asked = {base_of(source, KEPT_VIEWS | {Op.DETACH}) for source in sink.src}
     order = list(sink.toposort())
     written = {storage_of(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
     ended: set[UOp] = set()
@@ -114,11 +115,3 @@ def _stored(node: UOp) -> UOp:
     if is_memory(base_of(node, (Op.RESHAPE,))):
         return node
     return UOp(Op.CONTIGUOUS, node.dtype, (node,))
-
-
-def _asked(node: UOp) -> UOp:
-    """What is stored for an asked node: a view is kept as a view of what is below it.
-
-    permute(a + b)  ->  permute(CONTIGUOUS(a + b))
-    """
-    return base_of(node, KEPT_VIEWS | {Op.DETACH})

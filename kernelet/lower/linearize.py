@@ -131,10 +131,8 @@ def linearize(block: UOp, given: Iterable[UOp] = ()) -> list[UOp]:
     The `given` memory is an argument also where nothing is left that touches it.
     """
     body = _Linearizer(block).run(block)
-    arguments = {node: None for node in block.toposort() if node.op in (Op.PARAM, Op.VARIABLE)}
-    memories = sorted(
-        {*given, *(n for n in arguments if n.op is Op.PARAM)}, key=lambda n: n.arg.slot
-    )
-    variables = sorted((n for n in arguments if n.op is Op.VARIABLE), key=lambda n: n.arg.name)
-    first = [*memories, *variables]
+    memories = {*given, *(node for node in body if node.op is Op.PARAM)}
+    variables = {node for node in body if node.op is Op.VARIABLE}
+    first = sorted(memories, key=lambda node: node.arg.slot)
+    first += sorted(variables, key=lambda node: node.arg.name)
     return first + [node for node in body if node.op not in (Op.PARAM, Op.VARIABLE)]

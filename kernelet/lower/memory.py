@@ -49,24 +49,17 @@ def _width(accesses: list[UOp]) -> int:
 
 def _in_register(node: UOp, width: int) -> UOp:
     memory, offset = node.src[0].src
-    arg = memory.arg
-    dtype = memory.dtype.vec(width)
-    arg = ScratchArg(arg.number, -(-arg.size // width), True)
-    register = UOp(Op.SCRATCH, dtype, (), arg)
-    number, lane = divmod(offset.arg, width)
-    first, second = (
-        UOp(Op.INDEX, dtypes.index, (register, index_const(n))) for n in (number, number + 1)
-    )
+    dtype, arg = memory.dtype.vec(width), memory.arg
+    register = UOp(Op.SCRATCH, dtype, (), ScratchArg(arg.number, -(-arg.size // width), True))
+    # Lanes may be those of one register, or the end of one and the start of the next.
+    lanes = [divmod(offset.arg + n, width) for n in range(_lanes(node))]
+    addresses = {
+        number: UOp(Op.INDEX, dtypes.index, (register, index_const(number))) for number, _ in lanes
+    }
     if node.op is Op.STORE:
-        return node.replace(src=(first, node.src[1]))
-    value = UOp(Op.LOAD, dtype, (first,))
-    if _lanes(node) < width:
-        return UOp(Op.EXTRACT, node.dtype, (value,), lane)
-    if not lane:
-        return value
-    # The end of one register and the start of the next.
-    values = [value] * (width - lane) + [UOp(Op.LOAD, dtype, (second,))] * lane
-    parts = [
-        UOp(Op.EXTRACT, dtype.scalar, (part,), (lane + n) % width) for n, part in enumerate(values)
-    ]
-    return UOp(Op.VECTORIZE, dtype, tuple(parts))
+        return node.replace(src=(addresses[lanes[0][0]], node.src[1]))
+    values = {number: UOp(Op.LOAD, dtype, (each,)) for number, each in addresses.items()}
+    if len(values) == 1 and len(lanes) == width:
+        return values[lanes[0][0]]
+    parts = [UOp(Op.EXTRACT, dtype.scalar, (values[number],), lane) for number, lane in lanes]
+    return parts[0] if len(parts) == 1 else UOp(Op.VECTORIZE, dtype, tuple(parts))
