@@ -262,21 +262,16 @@ def modulo_index(index: UOp, divisor: Dim) -> UOp:
     constant, coefficients = terms_of(index)
     reduced: dict[UOp, int] = {}
     for atom, factor in coefficients.items():
-        inner = _inner_modulo(atom, divisor)
-        for part, amount in terms_of(inner).coefficients.items():
+        # Inside % n, x % (n * k) is x.
+        size = atom.src[1].arg if atom.op is Op.MOD and atom.src[1].op is Op.CONST else 1
+        inner = terms_of(atom if size % divisor else atom.src[0])
+        for part, amount in inner.coefficients.items():
             reduced[part] = (reduced.get(part, 0) + factor * amount) % divisor
-        constant += factor * terms_of(inner).constant
+        constant += factor * inner.constant
     rest, turns, _ = _rest(constant, reduced, divisor)
     if turns is None:
         return _remainder_atom(rest, divisor)
     return add_index(rest, index_const(-turns * divisor))
-
-
-def _inner_modulo(atom: UOp, divisor: int) -> UOp:
-    """Inside % n, x % (n * k) is x."""
-    if atom.op is Op.MOD and atom.src[1].op is Op.CONST and atom.src[1].arg % divisor == 0:
-        return atom.src[0]
-    return atom
 
 
 def _remainder_atom(index: UOp, divisor: int) -> UOp:

@@ -78,9 +78,6 @@ class Masks:
         for wanted, source in ((True, if_true), (False, if_false)):
             for value in _always(self.parts(source, index)):
                 yield from (Known(g, value) for g in implying(condition, index, wanted))
-        for part in self.parts(if_true, index):
-            if part in self.parts(if_false, index):
-                yield part
 
     def _computed(self, node: UOp, index: Index) -> Iterator[Known]:
         sources = [self.parts(source, index) for source in node.src]
@@ -139,27 +136,34 @@ def deciding(condition: UOp, index: Index, wanted: bool) -> UOp | None:
 
 def index_value(node: UOp, index: Index) -> UOp | None:
     """A whole number that is computed from the index alone, as an index; None for any other."""
-    if not node.dtype.is_integer:
-        return None
+    below = node.toposort()
+    is_counted = len(below) <= _MOST_NODES and all(part.op in _COUNTED for part in below)
+    return _counted(node, index, {}) if is_counted else None
+
+
+def _counted(node: UOp, index: Index, known: dict[tuple[UOp, Index], UOp | None]) -> UOp | None:
+    if (node, index) in known or not node.dtype.is_integer:
+        return known.get((node, index))
+    value: UOp | None = None
     if node.op in MOVEMENT:
         moved, inside = movement_index(node, index)
-        return index_value(node.src[0], moved) if inside is TRUE else None
-    if node.op is Op.VARIABLE:
-        return normalize_index(node) if node.dtype is dtypes.index else None
-    found = [index_value(source, index) for source in node.src]
-    sources = tuple([value for value in found if value is not None])
-    if node.op not in _COUNTED or len(sources) < len(found):
-        return None
-    if node.op is Op.ARANGE:
+        value = _counted(node.src[0], moved, known) if inside is TRUE else None
+    elif node.op is Op.ARANGE:
         value = index[0]
-    elif node.op is Op.CONST:
-        value = index_const(int(node.arg))
+    elif not node.src:
+        value = normalize_index(node)
     else:
-        value = rebuild(node.replace(dtype=dtypes.index), sources)
-    # A number that may leave its dtype wraps.
-    low, high = value.bounds
-    return value if node.dtype.min <= low and high <= node.dtype.max else None
+        found = [_counted(source, index, known) for source in node.src]
+        sources = [source for source in found if source is not None]
+        if len(sources) == len(found):
+            value = rebuild(node.replace(dtype=dtypes.index), tuple(sources))
+    low, high = value.bounds if value is not None else (-math.inf, math.inf)
+    if low < node.dtype.min or high > node.dtype.max:
+        value = None  # a number that may leave its dtype wraps
+    known[node, index] = value
+    return value
 
 
 _ONE = index_const(1)
-_COUNTED = frozenset({Op.ARANGE, Op.CONST, Op.CAST, Op.NEG, Op.ADD, Op.MUL})
+_MOST_NODES = 64
+_COUNTED = MOVEMENT | {Op.ARANGE, Op.CONST, Op.VARIABLE, Op.CAST, Op.NEG, Op.ADD, Op.MUL}

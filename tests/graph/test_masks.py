@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -91,6 +92,25 @@ def test_numbers_computed_from_the_index_are_indices() -> None:
     assert found(row * column) == "r0 * r1"
     assert found(memory(1, 6, 8, dtype=dtypes.int32)) is None
     assert found((row * number(100, row)).cast(dtypes.int8)) is None
+
+
+def test_shared_numbers_are_computed_once_and_long_ones_never() -> None:
+    row = positions(0).cast(dtypes.int64)
+    shared = row
+    for _ in range(20):
+        shared = shared + shared
+    start = time.process_time()
+    value = index_value(shared, (ROW, COLUMN))
+    assert value is not None
+    assert show_expression(value) == f"r0 * {1 << 20}"
+    for _ in range(2000):
+        row = row + number(1, row)
+    assert index_value(row, (ROW, COLUMN)) is None
+    random = positions(0)
+    for _ in range(60):
+        random = (random + (random ^ number(3, random))) ^ (random * number(5, random))
+    assert index_value(random, (ROW, COLUMN)) is None
+    assert time.process_time() - start < 1
 
 
 def test_only_values_chosen_by_their_place_may_be_masked() -> None:
