@@ -199,7 +199,8 @@ def settle(*tensors: Handle) -> None:
             own = (computed, *nodes_of(tensor))
             required, others = (nodes.difference(own) for nodes in held)
             if reaches(computed, required) or is_worth_keeping(computed, others):
-                remember(found, computed)
+                # What a write to computed memory comes from is known already.
+                remember(found, own[1])
                 tensor.is_leaf = False
         tensor.former = weakref.ref(computed)
         cut = without_detach(computed) is not computed

@@ -1,6 +1,8 @@
 """A value never changes: whoever was built before a write sees what was there before."""
 
 import gc
+import itertools
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -93,6 +95,39 @@ def test_realized_results_keep_the_history_that_gradients_need() -> None:
     assert x.grad is not None
     assert x.grad.tolist() == [12.0]
     assert y.grad is None
+
+
+STEPS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "compute": lambda x, y: y.realize(),
+    "a number": lambda x, y: y.__setitem__(0, 5),
+    "a row": lambda x, y: y.__setitem__(0, x[1]),
+    "a view": lambda x, y: y[0:1].__iadd__(x[:1] * x[:1]),
+    "all": lambda x, y: y.__imul__(2),
+}
+
+
+@pytest.mark.parametrize("write", ["a number", "a row", "a view", "all"])
+@pytest.mark.parametrize("times", list(itertools.product([False, True], repeat=3)))
+@pytest.mark.parametrize("power", [1, 2])
+def test_gradients_pass_through_writes_whenever_they_are_computed(
+    write: str, times: tuple[bool, ...], power: int
+) -> None:
+    """The gradient is that of the graph in which nothing is computed before its end."""
+    order = [("compute",) * times[0], (write,), ("compute",) * times[1], ("all",)]
+    order.append(("compute",) * times[2])
+
+    def slope(names: Iterable[str]) -> list[float]:
+        x = Tensor([[0.5, -0.25], [0.75, 0.25], [1.0, -1.0]], requires_grad=True)
+        y = x * 2
+        for name in names:
+            STEPS[name](x, y)
+        (y**power).sum().backward()
+        assert x.grad is not None
+        return x.grad.flatten().tolist()  # type: ignore[return-value]
+
+    wanted = slope([write, "all"])
+    assert slope([name for names in order for name in names]) == wanted
+    assert any(wanted)
 
 
 def test_running_totals_stay_small() -> None:
