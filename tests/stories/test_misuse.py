@@ -15,7 +15,7 @@ from kernelet.base.errors import UserError
 
 MISUSES = """
 add: A + B | add: A + None | matmul: A @ B | matmul: A.matmul(3) | sub: A - "x" | pow: A ** "x"
-reshape: A.reshape(5, 5) | reshape: A.reshape("a") | reshape: A.reshape(None) | reshape: A.view(7)
+reshape: A.reshape(5, 5) | reshape: A.reshape("a") | reshape: A.reshape(None) | view: A.view(7)
 permute: A.permute(0, 0) | transpose: A.transpose(0, 5) | expand: A.expand(3, 5) | flip: A.flip(7)
 expand: A.expand("x") | shrink: A.shrink(((0, 9), (0, 1))) | pad: A.pad(((1, 1),)) | pad: A.pad((1,))
 squeeze: A.squeeze(9) | unsqueeze: A.unsqueeze("a") | repeat: A.repeat(-1) | repeat: A.repeat("x")
