@@ -34,7 +34,10 @@ class Target:
         """Elements of `itemsize` bytes in one vector register; at least 1."""
         return max(1, self.vector_bytes // max(itemsize, 1))
 
-    @property
-    def tile_rows(self) -> int:
-        """Rows of a register tile of two vectors, whose sums leave registers for the operands."""
-        return 8 if self.vector_registers >= 32 else 6
+    def tile_rows(self, vectors: int, is_window: bool = False) -> int:
+        """Rows of so many vectors whose sums leave registers for the operands, and one or two over.
+
+        The numbers of a window stay in registers, as the next step uses them again.
+        """
+        free = self.vector_registers - self.vector_registers // 16
+        return (free - 1 - vectors) // (vectors + is_window)

@@ -96,7 +96,7 @@ class _Chain:
         self.kernel = kernel
         self.target = target
         # Blocks of rows are powers of two: tiles that do not divide them would have idle rows.
-        self.rows = 1 << (target.tile_rows.bit_length() - 1)
+        self.rows = 1 << (target.tile_rows(2).bit_length() - 1)
         positions = {node: number for number, node in enumerate(kernel.toposort())}
         self.tiled = {positions[node] for node, is_tiled in held.items() if is_tiled}
         values = tuple(Held(positions[node]) for node in held)

@@ -171,11 +171,30 @@ class Prelude:
         name = f"store_{short_name(dtype)}"
         return self.function("void", name, f"{scalar}* memory, {mask} mask, {kind} value", body)
 
+    def whole(self, dtype: DType) -> str:
+        """x in one register, whose lanes are read from there.
+
+        Else clang would shuffle the lanes of sums in the very loop that adds them up.
+        """
+        extension = _EXTENSIONS.get(dtype.itemsize * dtype.lanes)
+        kind, name = self.type(dtype), f"whole_{short_name(dtype)}"
+        if extension is None:
+            return self.function(kind, name, f"{kind} x", "return x;")
+        keep = f"KEEP_{dtype.itemsize * dtype.lanes}"
+        text = f"#if defined(__clang__) && defined({extension})\n"
+        text += f'#define {keep}(x) __asm__("" : "+v"(x))\n#else\n#define {keep}(x)\n#endif\n'
+        self.add(keep, text)
+        return self.function(kind, name, f"{kind} x", f"{keep}(x);\nreturn x;")
+
     def _keep_loop(self) -> str:
         # clang turns the loop into one masked access only if it is still a loop by then.
         text = '#ifdef __clang__\n#define KEEP_LOOP _Pragma("clang loop unroll(disable)")\n'
         text += "#else\n#define KEEP_LOOP\n#endif\n"
         return self.add("KEEP_LOOP", text)
+
+
+# What an x86 processor needs for registers of so many bytes.
+_EXTENSIONS = {16: "__SSE2__", 32: "__AVX__", 64: "__AVX512F__"}
 
 
 def mask_dtype(dtype: DType) -> DType:

@@ -11,8 +11,8 @@ def test_every_tuned_number_names_its_benchmark():
 
 
 def test_a_number_without_a_row_is_noticed():
-    assert ("lower/contraction.py", "TILE_SUMS") in tuned_numbers()
-    assert "lower/contraction.py: TILE_SUMS names no benchmark" in complaints(HEAD)
+    assert ("lower/tiles.py", "TILE_SUMS") in tuned_numbers()
+    assert "lower/tiles.py: TILE_SUMS names no benchmark" in complaints(HEAD)
 
 
 def test_a_row_without_a_number_or_a_workload_is_noticed():
