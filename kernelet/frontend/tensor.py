@@ -30,13 +30,7 @@ from kernelet.frontend.losses import Losses
 from kernelet.frontend.modes import TensorType, gradients_on, no_grad
 from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.packing import Packing
-from kernelet.frontend.primitives import (
-    DeviceLike,
-    DTypeLike,
-    as_dtype,
-    product,
-    show_shape,
-)
+from kernelet.frontend.primitives import DeviceLike, DTypeLike, as_dtype, product, show_shape
 from kernelet.frontend.values import Values
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op

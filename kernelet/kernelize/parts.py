@@ -11,12 +11,7 @@ import math
 
 from kernelet.graph.division import terms_of
 from kernelet.graph.infer import Shape
-from kernelet.graph.movement import (
-    all_numbers,
-    flatten_index,
-    places_below,
-    row_major_strides,
-)
+from kernelet.graph.movement import all_numbers, flatten_index, places_below, row_major_strides
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.placement import loop_over, ranges_in
 from kernelet.graph.reuse import is_contraction, numel

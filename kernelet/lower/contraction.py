@@ -19,12 +19,7 @@ from dataclasses import dataclass, replace
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import (
-    Analysis,
-    joined_axes,
-    run_as_one,
-    size_of,
-)
+from kernelet.lower.analysis import Analysis, joined_axes, run_as_one, size_of
 from kernelet.lower.loops import stride_of
 from kernelet.lower.nest import write_nest
 from kernelet.lower.panels import LARGEST_COPY
@@ -40,31 +35,16 @@ FEW_ROWS = 32  # with fewer rows a panel is not read often enough
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """One loop over the results: its axis, and which loads move along it."""
-
-    variable: UOp
-    axis: int
-    size: int
-    moves: frozenset[UOp]
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """Where lanes and rows go, which arguments get panels, and what that costs."""
 
     cost: float
-    lanes: tuple[Output, ...]
-    row: Output
+    lanes: tuple[UOp, ...]
+    row: UOp
     tile: Tile
     panels: tuple[UOp, ...]
-    taps: tuple[Output, ...]
+    taps: tuple[UOp, ...]
     whole: tuple[UOp, ...]
-
-    @property
-    def size(self) -> int:
-        """The results along the lanes."""
-        return math.prod(axis.size for axis in self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +109,10 @@ class _Contraction:
         self.widest = target.lanes(analysis.itemsize)
         self.store = next(site for site in analysis.sites if site.stage == 0).target
         self.reduced = [size_of(v) for v in main.summed]
-        self.outputs = [
-            Output(
-                variable,
-                analysis.axis_of(variable),
-                size_of(variable),
-                frozenset(load for load in main.loads if moves(load, variable)),
-            )
-            for variable in analysis.ranges
-        ]
+        self.outputs = analysis.ranges
+        self.moved = {v: {load for load in main.loads if moves(load, v)} for v in self.outputs}
         self.has_masks = any(map(is_masked, main.loads))
-        self.results = math.prod(axis.size for axis in self.outputs)
+        self.results = math.prod(map(size_of, self.outputs))
 
     def plan(self) -> Plan | None:
         """The cheapest choice as a plan."""
@@ -165,79 +138,82 @@ class _Contraction:
 
     # ---- the choice ----
 
-    def _choices(self, position: int, lane: Output, row: Output) -> Iterator[Choice]:
+    def _choices(self, position: int, lane: UOp, row: UOp) -> Iterator[Choice]:
         """Lanes along one axis and rows along another, in tiles; none if nothing is reused."""
-        if lane.size < 4 or row.size < 2 or not lane.moves or lane.moves & row.moves:
+        moved = self.moved[lane]
+        if size_of(lane) < 4 or size_of(row) < 2 or not moved or moved & self.moved[row]:
             return
         costs = self.costs
-        moving = [load for load in self.main.loads if load in lane.moves]
-        fixed = [load for load in self.main.loads if load not in lane.moves]
-        panels = tuple(load for load in moving if self._needs_panel(load, lane.variable, row))
+        moving = [load for load in self.main.loads if load in moved]
+        fixed = [load for load in self.main.loads if load not in moved]
+        panels = tuple(load for load in moving if self._needs_panel(load, lane, row))
         taps = tuple(o for o in self.outputs if any(self._is_tap(o, load) for load in panels))
-        lanes: tuple[Output, ...] = (lane,)
+        lanes: tuple[UOp, ...] = (lane,)
         if panels and position and self._continues(self.outputs[position - 1], lane):
             lanes = (self.outputs[position - 1], lane)
-        width = lanes_for(math.prod(axis.size for axis in lanes), self.widest)
-        again = math.prod(tap.size for tap in taps)
-        copying = sum(costs.copy(load, lane.variable, width) for load in panels) / again
+        width = lanes_for(math.prod(map(size_of, lanes)), self.widest)
+        again = math.prod(map(size_of, taps))
+        copying = sum(costs.copy(load, lane, width) for load in panels) / again
         copying += sum(costs.halo(load, width) for load in fixed)
-        for tile in costs.tiles([axis.size for axis in lanes], lane.variable, row.variable, width):
-            numbers = [costs.numbers(load, row.variable, tile) for load in fixed]
-            cost = tile.cost + copying + sum(min(each) for each in numbers)
-            cost += self.results * costs.store(self.store, lane.variable, tile)
-            whole = tuple(
-                load
-                for load, (direct, copied) in zip(fixed, numbers, strict=True)
-                if copied < direct
-            )
+        for tile in costs.tiles([size_of(v) for v in lanes], lane, row, width):
+            numbers = {load: costs.numbers(load, row, tile) for load in fixed}
+            cost = tile.cost + copying + sum(map(min, numbers.values()))
+            cost += self.results * costs.store(self.store, lane, tile)
+            whole = tuple(load for load, (direct, copied) in numbers.items() if copied < direct)
             yield Choice(cost, lanes, row, tile, panels, taps, whole)
 
-    def _needs_panel(self, load: UOp, lane: UOp, row: Output) -> bool:
+    def _needs_panel(self, load: UOp, lane: UOp, row: UOp) -> bool:
         """Masked or scattered lanes need one; rows far apart do not stay in the cache without."""
         if is_masked(load) or stride(load, lane) != 1:
             return True
         is_large = self.costs.steps(load) * self.analysis.itemsize > self.target.cache_bytes[0]
-        return is_large and row.size >= FEW_ROWS
+        return is_large and size_of(row) >= FEW_ROWS
 
-    def _continues(self, outer: Output, lane: Output) -> bool:
+    def _continues(self, outer: UOp, lane: UOp) -> bool:
         """Whether results go on in the next row of the same operand, so that lanes may too."""
-        far = stride_of(self.store.src[1], outer.variable)
-        near = stride_of(self.store.src[1], lane.variable)
-        return outer.moves == lane.moves and near is not None and far == near * lane.size
+        far = stride_of(self.store.src[1], outer)
+        near = stride_of(self.store.src[1], lane)
+        return (
+            self.moved[outer] == self.moved[lane]
+            and near is not None
+            and far == near * size_of(lane)
+        )
 
-    def _room(self, taps: tuple[Output, ...]) -> int:
+    def _room(self, taps: tuple[UOp, ...]) -> int:
         """The bytes of a panel: taps read it again and again, others stream through it."""
         return self.target.cache_bytes[0] if taps else self.target.cache_bytes[-1] // 2
 
-    def _is_tap(self, output: Output, load: UOp) -> bool:
+    def _is_tap(self, output: UOp, load: UOp) -> bool:
         """Whether a short loop over results only shifts the window that the sum runs through.
 
         One copy with a halo then serves all its steps.
         """
-        step = stride(load, output.variable) or 0
-        long = [v for v in self.main.summed if size_of(v) >= 2 * output.size]
+        step = stride(load, output) or 0
+        long = [v for v in self.main.summed if size_of(v) >= 2 * size_of(output)]
         strides = [stride(load, v) or 0 for v in long]
-        return any(0 < step <= by < step * output.size and by % step == 0 for by in strides)
+        return any(0 < step <= by < step * size_of(output) and by % step == 0 for by in strides)
 
     # ---- the plan ----
 
     def _plan(self, choice: Choice) -> Plan:
         """Splits for panel and tile, then the order, then threads, then the copies."""
         threads = self.target.threads
-        first, last = choice.lanes[0].axis, choice.lanes[-1].axis
+        axis = self.analysis.axis_of
+        first, last = axis(choice.lanes[0]), axis(choice.lanes[-1])
         groups = self.analysis.joined(first, last)
         # The axes of the lanes become one.
-        number = {o.axis: min(o.axis, max(first, o.axis - last + first)) for o in self.outputs}
-        around = [o for o in self.outputs if o.moves & choice.lanes[-1].moves]
-        moving = {number[o.axis] for o in around if o not in choice.taps}
-        axes = Axes(groups, first, number[choice.row.axis], moving, first != last)
+        number = {v: min(axis(v), max(first, axis(v) - last + first)) for v in self.outputs}
+        moved = self.moved[choice.lanes[-1]]
+        around = [v for v in self.outputs if self.moved[v] & moved]
+        moving = {number[v] for v in around if v not in choice.taps}
+        axes = Axes(groups, first, number[choice.row], moving, first != last)
         panel, part = self._panel(choice)
         loops = self._tiled(choice, axes, panel)
         outer = axes.outside(loops)
-        can_share = threads > 1 and choice.row.size % (threads * choice.tile.rows) == 0
+        can_share = threads > 1 and size_of(choice.row) % (threads * choice.tile.rows) == 0
         if can_share and not loops.evenly_shared(outer or loops.plain(), threads):
             # Each thread takes some of the rows, and has a panel of its own.
-            loops = self._tiled(choice, axes, panel, choice.row.size // threads)
+            loops = self._tiled(choice, axes, panel, size_of(choice.row) // threads)
             outer = replace(axes, moving={*moving, axes.row}).outside(loops)
         plain = loops.plain()
         along = [n for n in loops.plain(axes.lane) if n not in outer]
@@ -256,11 +232,8 @@ class _Contraction:
             depth += cut + (steps < self.reduced[cut])
         # A copy with zeros around is made inside of the loops that move it as a whole.
         halos = [load for load in self.main.loads if is_masked(load)]
-        halos = [load for load in halos if load not in choice.lanes[-1].moves]
-        windows = (
-            (o, self.costs.windows(load, o.variable)) for o in self.outputs for load in halos
-        )
-        near = {number[o.axis] for o, found in windows if found}
+        halos = [load for load in halos if load not in moved]
+        near = {number[v] for v in self.outputs for load in halos if self.costs.windows(load, v)}
         rest = loops.nest[outside + beside : len(plain)]
         apart = list(itertools.takewhile(lambda loop: loop.axis not in near, rest))
         return replace(
@@ -276,7 +249,7 @@ class _Contraction:
         loops = Loops(root_nest(self.analysis.kernel, Plan(merged=axes.groups)))
         loops.split(axes.row, part_of_rows)
         loops.split(axes.row, choice.tile.rows, "unroll")
-        if choice.tile.size < panel < choice.size:
+        if choice.tile.size < panel < math.prod(map(size_of, choice.lanes)):
             loops.split(axes.lane, panel)
         loops.tile(axes.lane, choice.tile.width, choice.tile.vectors)
         return loops
@@ -291,7 +264,7 @@ class _Contraction:
         room = self._room(choice.taps)
 
         def preference(size: int) -> tuple[float, bool, int]:
-            idle = round(_rounded(size, choice.tile.size) / size, 1)
+            idle = round(-(-size // choice.tile.size) * choice.tile.size / size, 1)
             return idle, self._part(size, room) is not None, -size
 
         best = min(self._panel_sizes(choice), key=preference)
@@ -300,7 +273,7 @@ class _Contraction:
     def _panel_sizes(self, choice: Choice) -> list[int]:
         if len(choice.lanes) == 1:
             return [choice.tile.size]
-        rows, length = (axis.size for axis in choice.lanes)
+        rows, length = map(size_of, choice.lanes)
         sizes = [count * length for count in range(1, rows + 1) if rows % count == 0]
         sizes = [size for size in sizes if size >= choice.tile.size]
         # One step of the outermost sum at least has to fit.
@@ -321,7 +294,7 @@ class _Contraction:
 
     def _staged(self, choice: Choice, depth: int, inside: int) -> tuple[StageLoad, ...]:
         """The other operand if it is far; panels, with the halo that fills them; masks."""
-        fixed = [load for load in self.main.loads if load not in choice.lanes[-1].moves]
+        fixed = [load for load in self.main.loads if load not in self.moved[choice.lanes[-1]]]
         staged = [StageLoad(load.src[0].src[0].arg.slot, 0) for load in choice.whole]
         for load in choice.panels:
             one = StageLoad(load.src[0].src[0].arg.slot, depth)
@@ -330,7 +303,3 @@ class _Contraction:
             if is_masked(load):
                 staged.append(StageLoad(load.src[0].src[0].arg.slot, inside))
         return tuple(staged)
-
-
-def _rounded(size: int, tile: int) -> int:
-    return -(-size // tile) * tile

@@ -13,12 +13,7 @@ from collections.abc import Iterable
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph.division import (
-    ZERO,
-    copies_of,
-    index_const,
-    substitute_index,
-)
+from kernelet.graph.division import ZERO, copies_of, index_const, substitute_index
 from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp

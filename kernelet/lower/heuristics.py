@@ -18,14 +18,7 @@ from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import (
-    Analysis,
-    Site,
-    joined_axes,
-    run_as_one,
-    size_of,
-    tile_rows,
-)
+from kernelet.lower.analysis import Analysis, Site, joined_axes, run_as_one, size_of, tile_rows
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction

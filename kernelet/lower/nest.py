@@ -36,13 +36,7 @@ from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
 from kernelet.lower.scatter import scatter_sum
 from kernelet.lower.share import share_loops
-from kernelet.lower.stage import (
-    Stage,
-    Staging,
-    root_coordinates,
-    root_nest,
-    target_address,
-)
+from kernelet.lower.stage import Stage, Staging, root_coordinates, root_nest, target_address
 from kernelet.lower.statements import Statements, combine, store, wrap
 from kernelet.lower.transforms import Loop, Plan
 
