@@ -68,8 +68,9 @@ def public_methods() -> dict[str, list[str]]:
     for name in sorted(dir(Tensor), key=lambda name: (name.startswith("_"), name)):
         special = name.startswith("__") and name.endswith("__") and name not in _PROTOCOL
         value = next(vars(base)[name] for base in Tensor.__mro__ if name in vars(base))
-        value = inspect.unwrap(value) if inspect.isfunction(value) else value
         inner = getattr(value, "__func__", value)
+        # Each name of a method is a wrapper of its own, which calls it by that name.
+        inner = inspect.unwrap(inner) if inspect.isfunction(inner) else inner
         is_method = isinstance(value, property) or (callable(inner) and not isinstance(inner, type))
         if is_method and (special or not name.startswith("_")) and not _is_inherited(name):
             found.setdefault(id(inner), []).append(name)

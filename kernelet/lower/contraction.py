@@ -152,6 +152,7 @@ class _Contraction:
         if panels and position and self._continues(self.outputs[position - 1], lane):
             lanes = (self.outputs[position - 1], lane)
         width = lanes_for(math.prod(map(size_of, lanes)), self.widest)
+        others = [v for v in self.outputs if v not in (*lanes, *taps) and self.moved[v] & moved]
         again = math.prod(map(size_of, taps))
         copying = sum(costs.copy(load, lane, width) for load in panels) / again
         copying += sum(costs.halo(load, width) for load in fixed)
@@ -159,6 +160,9 @@ class _Contraction:
             numbers = {load: costs.numbers(load, row, tile) for load in fixed}
             cost = tile.cost + copying + sum(map(min, numbers.values()))
             cost += self.results * costs.store(self.store, lane, tile)
+            # Threads share tiles; where they share other loops, each step copies the panel anew.
+            tiles = -(-math.prod(map(size_of, lanes)) // tile.size) * -(-size_of(row) // tile.rows)
+            cost *= 1.0 if others else max(self.target.threads / tiles, 1.0)
             whole = tuple(load for load, (direct, copied) in numbers.items() if copied < direct)
             yield Choice(cost, lanes, row, tile, panels, taps, whole)
 
@@ -210,10 +214,13 @@ class _Contraction:
         panel, part = self._panel(choice)
         loops = self._tiled(choice, axes, panel)
         outer = axes.outside(loops)
-        can_share = threads > 1 and size_of(choice.row) % (threads * choice.tile.rows) == 0
-        if can_share and not loops.evenly_shared(outer or loops.plain(), threads):
+        # A panel that every thread fills for itself, once for each part of a sum, is for many rows.
+        busy = outer or (loops.plain() if part is None else [])
+        share, rest = divmod(size_of(choice.row), threads)
+        can_share = threads > 1 and not rest and share >= choice.tile.rows
+        if can_share and not loops.evenly_shared(busy, threads):
             # Each thread takes some of the rows, and has a panel of its own.
-            loops = self._tiled(choice, axes, panel, size_of(choice.row) // threads)
+            loops = self._tiled(choice, axes, panel, share)
             outer = replace(axes, moving={*moving, axes.row}).outside(loops)
         plain = loops.plain()
         along = [n for n in loops.plain(axes.lane) if n not in outer]
@@ -234,8 +241,8 @@ class _Contraction:
         halos = [load for load in self.main.loads if is_masked(load)]
         halos = [load for load in halos if load not in moved]
         near = {number[v] for v in self.outputs for load in halos if self.costs.windows(load, v)}
-        rest = loops.nest[outside + beside : len(plain)]
-        apart = list(itertools.takewhile(lambda loop: loop.axis not in near, rest))
+        inner = loops.nest[outside + beside : len(plain)]
+        apart = list(itertools.takewhile(lambda loop: loop.axis not in near, inner))
         return replace(
             self.analysis.plan,
             merged=groups,

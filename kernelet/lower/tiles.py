@@ -23,12 +23,12 @@ from kernelet.lower.panels import LARGEST_COPY
 TILE_VECTORS = 4
 TILE_SUMS = 10  # sums under way, at least, to cover the latency of an addition
 VECTOR_COST = 1.5  # reading a vector
-SPLIT_COST = 3.0  # and more for one that lies in two cache lines
 NUMBER_COST = 1.0  # reading a number
 LINE_COST = 8.0  # a cache line of numbers from beyond the nearest cache
 UNEVEN_COST = 1.05  # tiles that go on in the next row, windows of which two overlap
 LEAST_ROWS = 4  # of a tile that leaves none over
-COPY_COST = 2.0  # moving a vector into a panel
+COPY_COST = 32.0  # moving a vector into a panel
+HALO_COST = 2.0  # moving one into a copy with zeros around, for each tap that reads it
 GATHER_COST = 4.0  # moving one element
 FAR_LINE_COST = 40.0  # and the cache line that it is in
 WHOLE_COST = 6.0  # moving an element of an operand that is copied as a whole
@@ -84,14 +84,7 @@ class TileCosts:
         """The best tile for each number of vectors; the lanes run through axes of these lengths."""
         size, rows = math.prod(lengths) / width, size_of(row)
         length = lengths[-1] / width
-        moving = [load for load in self.main.loads if moves(load, lane)]
         fixed = [load for load in self.main.loads if not moves(load, lane)]
-        split = (
-            width
-            * self.itemsize
-            / LINE_BYTES
-            * any(1 in self.windows(load, lane) for load in moving)
-        )
         is_window = any(1 in self.windows(load, row) for load in fixed)
         may_copy = any(self.run(load) == 1 for load in fixed)
         for vectors in range(1, min(TILE_VECTORS, int(size)) + 1):
@@ -101,7 +94,7 @@ class TileCosts:
             found = []
             for count in whole or counts:
                 number = math.ceil(size / vectors) * math.ceil(rows / count)
-                reads = (VECTOR_COST + SPLIT_COST * split) * vectors + NUMBER_COST * count
+                reads = VECTOR_COST * vectors + NUMBER_COST * count
                 cost = number * (max(vectors * count, TILE_SUMS) + reads) / (size * rows)
                 is_uneven = length % vectors > 0 or (is_window and rows % count > 0)
                 cost *= UNEVEN_COST if is_uneven else 1.0
@@ -153,7 +146,7 @@ class TileCosts:
 
     def halo(self, load: UOp, width: int) -> float:
         """What copying an operand with zeros around costs."""
-        return self.steps(load) * COPY_COST / width if is_masked(load) else 0.0
+        return self.steps(load) * HALO_COST / width if is_masked(load) else 0.0
 
     def store(self, target: UOp, lane: UOp, tile: Tile) -> float:
         """What storing one result costs; more if the lines of a tile drive each other out."""
@@ -161,7 +154,7 @@ class TileCosts:
         if step == 1:
             return 1 / tile.width
         apart = math.gcd((step or 0) * self.itemsize, PAGE_BYTES)
-        is_crowded = tile.size * apart > self.target.cache_bytes[0]
+        is_crowded = tile.size * apart > self.target.cache_bytes[0] // 2
         return CROWDED_COST if is_crowded else SCATTER_COST
 
     def dots(self, results: int) -> float:

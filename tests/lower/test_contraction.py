@@ -295,8 +295,8 @@ def test_long_sums_are_cut_so_that_a_panel_stays_cached() -> None:
     assert plan is not None
     assert plan.blocked is not None
     assert 2048 % plan.blocked.size == 0
-    lanes = min(factor for (axis, _), factor in tiles(plan).items() if axis == 2)
-    assert scratch_bytes(graph, plan) < 2048 * 9 * lanes * 4
+    # Else it would have all 2048 * 9 products of 32 results.
+    assert scratch_bytes(graph, plan) < 2048 * 9 * 32 * 4
 
 
 def test_flipped_weights_are_read_where_they_are() -> None:

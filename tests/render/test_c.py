@@ -98,7 +98,7 @@ def test_a_register_tile_is_fused_multiply_adds_without_spills(
         pytest.skip(f"{compiler} for a processor with AVX-512 is needed")
     source = tmp_path / "tile.c"
     source.write_text(render(matmul_tile(512, 8, 16, 2), "tile"))
-    flags = [flag for flag in C_FLAGS if flag != "-shared"]
+    flags = [flag for flag in C_FLAGS if flag != "-shared"] + ["-mprefer-vector-width=512"]
     command = [compiler, *flags, "-S", str(source), "-o", str(tmp_path / "tile.s")]
     subprocess.run(command, check=True)
     text = (tmp_path / "tile.s").read_text()
@@ -108,3 +108,22 @@ def test_a_register_tile_is_fused_multiply_adds_without_spills(
     assert rest == 0
     inner = text[text.index("vfmadd") : text.rindex("vfmadd")]
     assert "sp)" not in inner
+
+
+def test_the_lanes_of_a_sum_are_read_from_one_register_after_its_loop() -> None:
+    make = Builder()
+    vector = dtypes.float32.vec(4)
+    out, memory = (make.parameter(slot, dtypes.float32, 64) for slot in range(2))
+    tile = make.scratch(vector, 1, register=True)
+    make.store(tile, 0, constant(0.0, vector))
+    step = make.loop(16, "reduce")
+    make.store(tile, 0, make.load(tile, 0) + make.load(memory, step * 4, 4))
+    make.end(step)
+    for value, first in ((make.load(tile, 0), 0), (make.load(memory, 0, 4), 1)):
+        for lane in range(4):
+            make.store(out, lane * 16 + first, UOp(Op.EXTRACT, dtypes.float32, (value,), lane))
+    lines = body(make.program)
+    (taken,) = (line for line in lines if "whole_float32x4" in line)
+    # Neither in the loop nor where memory is read.
+    assert lines.index(taken) > lines.index("}")
+    assert "in1" not in taken
