@@ -80,11 +80,10 @@ class _Renderer(Walker):
         self._waiting: dict[UOp, _Text] = {}  # not written yet: used once, further down
         self._masks: dict[UOp, DType] = {}
         self._reads: set[object] = set()
-        self._extracted = {
-            node.src[0]
-            for node in program
-            if node.op is Op.EXTRACT and node.src[0].dtype.is_float and node.src[0].dtype.lanes > 1
-        }
+        # Vectors whose lanes are stored one by one.
+        stored = [node.src[1] for node in program if node.op is Op.STORE]
+        vectors = [value.src[0] for value in stored if value.op is Op.EXTRACT]
+        self._scattered = {v for v in vectors if v.dtype.lanes > 1 and not v.dtype.is_bool}
 
     def source(self) -> str:
         """The whole text."""
@@ -132,7 +131,7 @@ class _Renderer(Walker):
         self._reads = set()
         text, level = self._expression(node)
         is_memory = node.op is Op.LOAD and self.addresses[node.src[0]][1]
-        if node in self._extracted and uses > 1 and not is_memory:
+        if node in self._scattered and uses > 1 and not is_memory:
             text, level = f"{self._prelude.whole(node.dtype)}({text})", _ATOM
         self._waiting[node] = _Text(text, level, frozenset(self._reads))
         if uses > 1 or len(text) > _INLINE_LENGTH:
