@@ -101,6 +101,11 @@ class Capture:
             )
         self._inputs_written = work.written()
         self._check_inputs(inputs)
+        if any(id(part.given[0]) in self._written for part in inputs.parts):
+            raise JitError(
+                "TinyJit (jit): the function writes to memory that is an argument and also part of "
+                "a tensor that it knows otherwise. Give the argument as a copy: x.clone()."
+            )
         work.write_back()
         self._launches = Replay(work.recorder.steps, places)
         self._results = [work.result_of(tensor) for tensor in work.results]
