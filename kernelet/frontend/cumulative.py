@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from kernelet.base.dtype import Scalar, dtypes
+from kernelet.base.dtype import Scalar
 from kernelet.frontend.primitives import accumulator_dtype
 from kernelet.frontend.reduction import Reduction, sum_dtype
 from kernelet.graph.ops import Op
@@ -48,11 +48,6 @@ class Cumulative(Reduction):
     def logcumsumexp(self, axis: int = 0) -> Self:
         """``log(cumsum(exp(x)))`` without overflow."""
         return self._widened()._running(None, axis).cast(self._floating().dtype)
-
-    def _running_max(self, axis: int) -> Self:
-        if self.dtype.is_bool:
-            return self.cast(dtypes.int32)._running_max(axis).cast(dtypes.bool)
-        return self._running(Op.MAX, axis)
 
     # ---- how elements combine: by an op, or None for the logarithm of a sum ----
 

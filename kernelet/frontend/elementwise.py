@@ -167,9 +167,7 @@ class Elementwise(Primitives):
     def minimum(self, other: Self | Scalar) -> Self:
         """The lesser of the two, NaN if either is; ``np.minimum(x, other)``."""
         left, right = self._matched(other)
-        if left.dtype.is_bool:
-            return left._alu(Op.AND, right)
-        return left._mirrored()._alu(Op.MAX, right._mirrored())._mirrored()
+        return left._mirrored().maximum(right._mirrored())._mirrored()
 
     def _mirrored(self) -> Self:
         """Values in the opposite order: -x for floats, ~x for integers, which cannot overflow."""

@@ -16,7 +16,7 @@ from typing import Self
 from kernelet.base.dtype import promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.movement import quotient, tensor_list
+from kernelet.frontend.movement import filled, tensor_list
 from kernelet.frontend.primitives import (
     DTypeLike,
     accumulator_dtype,
@@ -62,15 +62,14 @@ class Labels(Indexing):
         split: list[Dim] = []
         for group, size in zip(left, self.shape, strict=True):
             asked = [sizes.get(name, -1) for name in group]
-            rest = product([part for part in asked if part != -1])
-            missing = quotient(size, rest) if -1 in asked else 1 if rest == size else None
-            if missing is None or asked.count(-1) > 1:
+            parts = filled(asked, size)
+            if -1 in parts or product(parts) != size:
                 raise ShapeError(
                     f"rearrange {formula!r}: the axis ({' '.join(group)}) of "
                     f"{show_shape(self.shape)} does not split into parts of sizes {asked}. Give "
                     "the sizes of all parts but one; their product is that of the axis."
                 )
-            split += [missing if part == -1 else part for part in asked]
+            split += parts
         unknown = sizes.keys() - set(names)
         if unknown:
             raise ArgumentError(

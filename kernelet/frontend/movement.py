@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 from functools import reduce
+from itertools import accumulate
 from typing import Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes, promote
@@ -58,18 +59,11 @@ class Movement(Elementwise):
 
     def reshape(self, *shape: Dim | Sequence[Dim]) -> Self:
         """The same elements in another shape, of which one size may be -1; ``x.reshape(shape)``."""
-        wanted = flat_shape(shape)
-        unknown = [axis for axis, dim in enumerate(wanted) if isinstance(dim, int) and dim == -1]
         total = product(self.shape)
-        if len(unknown) == 1:
-            rest = product([dim for axis, dim in enumerate(wanted) if axis != unknown[0]])
-            found = quotient(total, rest)
-            if found is not None:
-                wanted = (*wanted[: unknown[0]], found, *wanted[unknown[0] + 1 :])
-                return self._reshape(normal_shape(wanted))
-        bad = unknown or any(isinstance(dim, int) and dim < 0 for dim in wanted)
-        wanted = wanted if bad else normal_shape(wanted)
-        if bad or product(wanted) != total:
+        wanted = filled(flat_shape(shape), total)
+        is_bad = any(isinstance(dim, int) and dim < 0 for dim in wanted)
+        wanted = wanted if is_bad else normal_shape(wanted)
+        if is_bad or product(wanted) != total:
             raise ShapeError(
                 f"reshape: cannot turn {show_shape(self.shape)} into {show_shape(wanted)}: there "
                 f"are {show_dim(total)} elements. Give sizes whose product is that, at most one "
@@ -90,12 +84,8 @@ class Movement(Elementwise):
     def unflatten(self, dim: int, sizes: Sequence[Dim]) -> Self:
         """The axis `dim` as several."""
         axis = self.axis(dim)
-        known = [size for size in sizes if size != -1]
-        filled = [
-            size if size != -1 else quotient(self.shape[axis], product(known)) or 0
-            for size in sizes
-        ]
-        return self.reshape((*self.shape[:axis], *filled, *self.shape[axis + 1 :]))
+        parts = filled(sizes, self.shape[axis])
+        return self.reshape((*self.shape[:axis], *parts, *self.shape[axis + 1 :]))
 
     def unsqueeze(self, dim: int) -> Self:
         """With a new axis of size 1; ``np.expand_dims(x, dim)``."""
@@ -121,11 +111,7 @@ class Movement(Elementwise):
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """With two axes exchanged; ``np.swapaxes(x, dim0, dim1)``."""
-        first, second = self.axis(dim0), self.axis(dim1)
-        order = list(range(self.ndim))
-        if order:
-            order[first], order[second] = second, first
-        return self._permute(tuple(order))
+        return self.movedim((dim0, dim1), (dim1, dim0))
 
     @property
     def T(self) -> Self:
@@ -193,12 +179,9 @@ class Movement(Elementwise):
         pairs = zip(bounds, self.shape, strict=True)
         chosen = tuple((0, size) if pair is None else tuple(pair) for pair, size in pairs)
         for (begin, end), size in zip(chosen, self.shape, strict=True):
-            numbers = isinstance(begin, int) and isinstance(end, int) and isinstance(size, int)
-            if numbers and not 0 <= begin <= end <= size:
-                raise ShapeError(
-                    f"shrink: {begin}..{end} is not inside an axis of size {size} of "
-                    f"{show_shape(self.shape)}. Give 0 <= begin <= end <= size."
-                )
+            ends = [0, begin, end, size]
+            fits = any(isinstance(each, UOp) for each in ends) or ends == sorted(ends)
+            self._need(fits, f"begin..end inside of 0..{size}, not {begin}..{end}")
         return self._shrink(chosen)  # type: ignore[arg-type]
 
     def shrink_to(self, *shape: Dim | None | Sequence[Dim | None]) -> Self:
@@ -280,15 +263,13 @@ class Movement(Elementwise):
 
     def _extend(self, axis: int, before: int, after: int, mode: PadMode) -> Self:
         size = self._known_size(axis)
-        parts = {
-            "circular": ((size - before, size), (0, after)),
-            "reflect": ((1, before + 1), (size - 1 - after, size - 1)),
-        }.get(mode, ((0, 1), (size - 1, size)))
-        first, last = (self._slice(axis, *part) for part in parts)
-        if mode == "reflect":
-            first, last = first._flip((axis,)), last._flip((axis,))
-        elif mode == "replicate":
-            first, last = first.repeat_interleave(before, axis), last.repeat_interleave(after, axis)
+        if mode == "replicate":
+            first = self._slice(axis, 0, 1).repeat_interleave(before, axis)
+            last = self._slice(axis, size - 1, size).repeat_interleave(after, axis)
+        else:  # what follows is the tensor again, or backwards without the element at the end
+            other, gap = (self._flip((axis,)), 1) if mode == "reflect" else (self, 0)
+            first = other._slice(axis, size - gap - before, size - gap)
+            last = other._slice(axis, gap, gap + after)
         return first.cat(self, last, dim=axis)
 
     def _slice(self, axis: int, begin: Dim, end: Dim) -> Self:
@@ -309,24 +290,18 @@ class Movement(Elementwise):
         first = parts[0]
         axis = first.axis(dim)
         dtype = reduce(promote, [part.dtype for part in parts])
-        rest = (*first.shape[:axis], *first.shape[axis + 1 :])
-        total: Dim = 0
+        ends: list[Dim] = [0]
         for part in parts:
-            if part.ndim != first.ndim or (*part.shape[:axis], *part.shape[axis + 1 :]) != rest:
-                raise ShapeError(
-                    f"{show_shape(part.shape)} does not fit {show_shape(first.shape)} along "
-                    f"axis {axis}. All other sizes must be equal."
-                )
-            total = add_dims(total, part.shape[axis])
-        begin: Dim = 0
-        placed: list[Self] = []
-        filled = [part for part in parts if part.shape[axis] != 0] or parts[:1]
-        for part in filled:
-            end = add_dims(begin, part.shape[axis])
-            after = subtract_dims(total, end)
-            placed.append(part.cast(dtype)._beside_zeros(axis, begin, after))
-            begin = end
-        return _combine(placed, Op.OR if dtype.is_bool else Op.ADD)
+            sides = (*first.shape[:axis], *part.shape[axis : axis + 1], *first.shape[axis + 1 :])
+            fits = part.ndim == first.ndim and part.shape == sides
+            part._need(fits, f"the sizes of {show_shape(first.shape)} but along axis {axis}")
+            ends.append(add_dims(ends[-1], part.shape[axis]))
+        placed = [
+            part.cast(dtype)._beside_zeros(axis, begin, subtract_dims(ends[-1], end))
+            for part, begin, end in zip(parts, ends, ends[1:], strict=False)
+            if part.shape[axis] != 0
+        ]
+        return _combine(placed or [first.cast(dtype)], Op.OR if dtype.is_bool else Op.ADD)
 
     def stack(self, *others: Self | Sequence[Self] | int, dim: int = 0) -> Self:
         """Joined along a new axis; ``np.stack([x, *others], dim)``."""
@@ -342,8 +317,8 @@ class Movement(Elementwise):
             sizes = [min(sizes, size - begin) for begin in range(0, max(size, 1), sizes)]
         fits = sum(sizes) == size and min(sizes, default=0) >= 0
         self._need(fits, f"sizes whose sum is the {size} of axis {axis}, not {tuple(sizes)}")
-        ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
-        return tuple(self._slice(axis, e - part, e) for e, part in zip(ends, sizes, strict=True))
+        pieces = zip(accumulate(sizes), sizes, strict=True)
+        return tuple(self._slice(axis, end - piece, end) for end, piece in pieces)
 
     def chunk(self, chunks: Count, dim: int = 0) -> list[Self]:
         """At most `chunks` pieces of equal size, the last one shorter if need be."""
@@ -353,9 +328,7 @@ class Movement(Elementwise):
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """The pieces along an axis, without that axis."""
         axis = self.axis(dim)
-        rest = (*self.shape[:axis], *self.shape[axis + 1 :])
-        count = self._known_size(axis)
-        return tuple(self._slice(axis, at, at + 1)._reshape(rest) for at in range(count))
+        return tuple(each.squeeze(axis) for each in self.split([1] * self._known_size(axis), axis))
 
     def _known_size(self, axis: int) -> int:
         size = self.shape[axis] if self.ndim else None
@@ -402,10 +375,7 @@ class Movement(Elementwise):
         length = min(rows - down, columns - right)
         lead = x.shape[:-2]
         x = x._slice(x.ndim - 2, down, down + length)._slice(x.ndim - 1, right, right + length)
-        # Rows one element longer than wide: the diagonal becomes a column.
-        x = x._reshape((*lead, length * length))._beside_zeros(len(lead), 0, length)
-        x = x._reshape((*lead, length, length + 1))._slice(len(lead) + 1, 0, 1)
-        return x._reshape((*lead, length))
+        return x._reshape((*lead, length * length))._every(len(lead), length + 1)
 
     def diag(self) -> Self:
         """A matrix with this vector on its diagonal; ``np.diag(x)``."""
@@ -487,9 +457,15 @@ def _crop(amount: Dim) -> int:
     return max(-amount, 0) if isinstance(amount, int) else 0
 
 
-def quotient(total: Dim, rest: Dim) -> Dim | None:
-    """total / rest where that is a whole number."""
-    if isinstance(rest, int) and rest == 0:
-        return None
+def filled(sizes: Sequence[Dim], total: Dim) -> Shape:
+    """The sizes with the one that makes their product `total` in place of -1, where there is one.
+
+    >>> filled((2, -1), 6), filled((4, -1), 6)
+    ((2, 3), (4, -1))
+    """
+    rest = product([size for size in sizes if size != -1])
+    if list(sizes).count(-1) != 1 or rest == 0:
+        return tuple(sizes)
     found = as_dim(divide_index(index_of(total), rest))
-    return found if multiply_dims(found, rest) == total else None
+    fits = multiply_dims(found, rest) == total
+    return tuple(found if fits and size == -1 else size for size in sizes)

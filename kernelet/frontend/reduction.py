@@ -85,8 +85,6 @@ class Reduction(Movement, Functions):
         """The greatest element, NaN if there is one; ``numpy.max(x, axis)``."""
         axes = self.axes(axis)
         self._need_elements(axes)
-        if self.dtype.is_bool:
-            return self.cast(dtypes.int32)._fold(Op.MAX, axes, keepdim).cast(dtypes.bool)
         return self._fold(Op.MAX, axes, keepdim)
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
@@ -97,8 +95,7 @@ class Reduction(Movement, Functions):
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether some element is not zero; ``numpy.any(x, axis)``."""
-        found = self.ne(0).cast(dtypes.int32)
-        return found._fold(Op.MAX, self.axes(axis), keepdim) > 0
+        return self._truth()._fold(Op.MAX, self.axes(axis), keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether no element is zero; ``numpy.all(x, axis)``."""
@@ -115,12 +112,9 @@ class Reduction(Movement, Functions):
 
         ``numpy.argmax(x, axis)``; without an axis, the place in the flattened tensor.
         """
-        if axis is None:
-            flat = self._reshape((self._count(self.axes(None)),))
-            place = flat.argmax(0)
+        if axis is None or self.ndim == 0:
+            place = self._reshape((self._count(self.axes(None)),)).argmax(axis or 0)
             return place._reshape((1,) * self.ndim) if keepdim else place
-        if self.ndim == 0:
-            return self._full(0, (), dtypes.int32)
         axes = (self.axis(axis),)
         self._need_elements(axes)
         best = self._is_best(self.max(axes, True))

@@ -39,8 +39,6 @@ class Sorting(Indexing):
         Equal elements keep their order. NaN counts as greater than any number.
         """
         order = self.argsort(dim, descending)
-        if self.ndim == 0:
-            return self, order
         return self.gather(dim, order), order
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
@@ -58,9 +56,8 @@ class Sorting(Indexing):
         length = self.shape[place] if self.ndim else 1
         fits = not isinstance(length, int) or 0 <= k <= length
         self._need(fits, f"k from 0 to {length}, not {k}", ArgumentError)
-        if self.ndim == 0:
-            return self, self._full(0, (), dtypes.int32)
-        order = self.argsort(place, descending=largest)._slice(place, 0, k)
+        order = self.argsort(place, descending=largest)
+        order = order._slice(place, 0, k) if self.ndim else order
         return self.gather(place, order), order
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
@@ -68,8 +65,8 @@ class Sorting(Indexing):
         place = self.axis(axis)
         if self.ndim == 0:
             return self, self._full(0, (), dtypes.int32)
-        values = self.detach()._running_max(place)
-        places = self._is_best(values).where(self._positions(place), 0)._running_max(place)
+        values = self.detach()._running(Op.MAX, place)
+        places = self._is_best(values).where(self._positions(place), 0)._running(Op.MAX, place)
         # The element that was met last takes the gradient.
         return values._known_as("identity", self.gather(place, places)), places
 
