@@ -46,7 +46,7 @@ class Convolution(Pooling, Labels):
         `padding` is one number, one for each axis, pairs, "same" or "valid".
         """
         self._check_filters(weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
-        sizes = [dim for dim in weight.shape[2:] if isinstance(dim, int)]
+        sizes = [known(dim) for dim in weight.shape[2:]]
         windows = window_list(sizes, stride, dilation, padding)
         kind = _result_dtype(self, weight, bias, dtype)
         return self._convolved(weight, bias, windows, groups, kind)
@@ -80,7 +80,7 @@ class Convolution(Pooling, Labels):
         It is a convolution of the input with `stride` - 1 zeros between its elements.
         """
         self._check_filters(weight, groups, weight.shape[0] if weight.ndim else 0, True)
-        filters, per_group, *sizes = (dim for dim in weight.shape if isinstance(dim, int))
+        sizes = [known(dim) for dim in weight.shape[2:]]
         spread = window_list(sizes, stride, dilation, padding)
         extra = per_axis("output_padding", output_padding, len(sizes))
         for window, more in zip(spread, extra, strict=True):
@@ -88,9 +88,7 @@ class Convolution(Pooling, Labels):
             wanted = f"an output_padding below stride or dilation, not {more} of {limit}"
             self._need(0 <= more < limit, wanted, ArgumentError)
         turned = weight._flip(tuple(range(2, weight.ndim)))
-        turned = turned._reshape((groups, filters // groups, per_group, *sizes))
-        turned = turned._permute((0, 2, 1, *range(3, turned.ndim)))
-        turned = turned._reshape((groups * per_group, filters // groups, *sizes))
+        turned = turned.rearrange("(g i) o ... -> (g o) i ...", g=groups)
         windows = [window.turned(more) for window, more in zip(spread, extra, strict=True)]
         kind = _result_dtype(self, weight, bias, None)
         wide = self._spread([window.stride for window in spread])
@@ -107,8 +105,7 @@ class Convolution(Pooling, Labels):
         per_group = known(filters) // groups
         cut = self.cast(wide)._windows(windows)  # (batch, channels, *counts, *sizes)
         counts = cut.shape[2 : 2 + space]
-        cut = cut._reshape((batch, groups, 1, depth, *counts, *sizes))
-        cut = cut._permute((0, 1, 2, *range(4, 4 + space), 3, *range(4 + space, 4 + 2 * space)))
+        cut = cut._reshape((batch, groups, 1, depth, *counts, *sizes)).movedim(3, 3 + space)
         ones = (1,) * space
         filtered = weight.cast(wide)._reshape((1, groups, per_group, *ones, depth, *sizes))
         terms = cut * filtered  # (batch, group, filter, *counts, depth, *sizes)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeVar
+from itertools import chain
+from typing import Literal, NamedTuple, Self
 
 from kernelet.base.dtype import Scalar
 from kernelet.base.errors import ArgumentError
@@ -22,7 +23,7 @@ from kernelet.graph.ops import Op
 PerAxis = Count | Sequence[Count]
 Padding = int | Sequence[int] | Sequence[Sequence[int]] | Literal["same", "valid"]
 OutputSize = Count | Sequence[Count | None]
-_Item = TypeVar("_Item")
+Bounds = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,8 @@ class Window:
         return wider if starts_inside else self
 
 
-@dataclass(frozen=True, slots=True)
-class Slide:
-    """The movements that turn one axis of `length` elements into (size, count) or (count, size).
+class Slide(NamedTuple):
+    """The movements that turn axes into pairs: (size, count), of blocks (count, size).
 
     Windows that overlap: repeat the axis `size` times and read the repeats with a row pitch that
     is `dilation` shorter than the axis, so that each row is shifted against the one before. The
@@ -75,14 +75,13 @@ class Slide:
     the gradient, which needs no division by the pitch then.
     """
 
-    window: Window
-    count: int  # how many windows there are
-    pads: tuple[int, int]  # zeros before and after the axis; negative crops are left to the cuts
-    whole: int  # the length of the padded axis
-    repeats: tuple[int, ...]  # how often it is repeated, as axes: none without overlap
-    cut: tuple[int, int]  # the part of all that which the rows cover
-    rows: tuple[int, int]  # the two axes that the part becomes
-    row_cut: tuple[tuple[int, int], tuple[int, int]]  # what is kept of them
+    pads: Bounds  # zeros before and after an axis; negative crops are left to the cuts
+    single: tuple[int, ...]  # the padded axis, below an axis that is repeated
+    repeated: tuple[int, ...]  # both, when it is; blocks are not
+    merged: tuple[int, ...]  # both as one axis
+    cut: Bounds  # the part of it which the rows cover
+    rows: tuple[int, ...]  # the two axes that the part becomes
+    row_cut: Bounds  # what is kept of them
 
     @staticmethod
     def of(window: Window, length: int) -> Slide:
@@ -93,16 +92,14 @@ class Slide:
         before = max(window.before, 0 if window.is_block else window.reach - 1)
         end = room - window.stride + window.reach  # of the last window
         after = max(room, 0) if window.is_block else max(room + dilation, dilation, end)
-        whole = before + length + after
+        whole, pads = before + length + after, ((before, after),)
         seen = (before - window.before, before - window.before + used)
-        pads = (before, after)
         if window.is_block:
-            kept = ((0, count), (0, size))
-            return Slide(window, count, pads, whole, (), seen, (count, window.stride), kept)
-        cut = (window.reach - 1, size * whole - dilation)
-        return Slide(
-            window, count, pads, whole, (size,), cut, (size, whole - dilation), ((0, size), seen)
-        )
+            axis, kept = (whole,), ((0, count), (0, size))
+            return Slide(pads, axis, axis, axis, (seen,), (count, window.stride), kept)
+        pair, cut = (size, whole), (window.reach - 1, size * whole - dilation)
+        rows, kept = (size, whole - dilation), ((0, size), seen)
+        return Slide(pads, (1, whole), pair, (size * whole,), (cut,), rows, kept)
 
 
 class Pooling(Indexing):
@@ -114,35 +111,22 @@ class Pooling(Indexing):
         """The last axes cut into windows: (*batch, *counts, *sizes)."""
         keep = self.ndim - len(windows)
         batch = self.shape[:keep]
-        slides = [
-            Slide.of(window, known(length))
-            for window, length in zip(windows, self.shape[keep:], strict=True)
-        ]
-        zeros = ((0, 0),) * keep
         whole = tuple((0, dim) for dim in batch)
-        result = self._pad((*zeros, *(slide.pads for slide in slides)))
-        if any(slide.repeats for slide in slides):
-            ones = [(*(1 for _ in slide.repeats), slide.whole) for slide in slides]
-            many = [(*slide.repeats, slide.whole) for slide in slides]
-            result = result._reshape((*batch, *_joined(ones)))._expand((*batch, *_joined(many)))
-            result = result._reshape((*batch, *(math.prod(each) for each in many)))
-        result = result._shrink((*whole, *(slide.cut for slide in slides)))
-        result = result._reshape((*batch, *_joined([slide.rows for slide in slides])))
-        result = result._shrink((*whole, *_joined([slide.row_cut for slide in slides])))
-        overlapping = [place for place, slide in enumerate(slides) if slide.repeats]
-        result = result._flip(tuple(keep + 2 * place for place in overlapping))
-        for place in overlapping:
-            if slides[place].window.stride > 1:
-                result = result._every(keep + 2 * place + 1, slides[place].window.stride)
-        return result._gathered(slides, keep)
-
-    def _gathered(self, slides: Sequence[Slide], keep: int) -> Self:
-        """(*batch, *pairs) with the counts before the sizes."""
-        sides = [keep + 2 * place for place in range(len(slides))]
-        turned = [1 if slide.repeats else 0 for slide in slides]
-        counts = [side + turn for side, turn in zip(sides, turned, strict=True)]
-        sizes = [side + 1 - turn for side, turn in zip(sides, turned, strict=True)]
-        return self._permute((*range(keep), *counts, *sizes))
+        slides = map(Slide.of, windows, self._space(windows))
+        slide = Slide(*(tuple(chain(*parts)) for parts in zip(*slides, strict=True)))
+        result = self._pad((*((0, 0),) * keep, *slide.pads))
+        result = result._reshape((*batch, *slide.single))._expand((*batch, *slide.repeated))
+        result = result._reshape((*batch, *slide.merged))._shrink((*whole, *slide.cut))
+        result = result._reshape((*batch, *slide.rows))._shrink((*whole, *slide.row_cut))
+        pairs = list(zip(range(keep, result.ndim, 2), windows, strict=True))
+        # The rows of windows that overlap are their elements, the last one first.
+        result = result._flip(tuple(axis for axis, window in pairs if not window.is_block))
+        for axis, window in pairs:
+            if window.stride > 1 and not window.is_block:
+                result = result._every(axis + 1, window.stride)
+        counts = [axis if window.is_block else axis + 1 for axis, window in pairs]
+        sizes = [axis + 1 if window.is_block else axis for axis, window in pairs]
+        return result._permute((*range(keep), *counts, *sizes))
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """Windows of `size` elements at every `step`-th place, as a new last axis."""
@@ -175,10 +159,9 @@ class Pooling(Indexing):
         self._need(fits, f"(batch, a multiple of {channels}, {places} places of windows {sizes})")
         *batch, depth, _ = self.shape
         lead = (*batch, known(depth) // channels)
+        space = len(sizes)
         cells = self._reshape((*lead, *sizes, *counts))
-        keep, space = len(lead), len(sizes)
-        order = (*range(keep + space, keep + 2 * space), *range(keep, keep + space))
-        cells = cells._permute((*range(keep), *order))
+        cells = cells.movedim(range(-2 * space, -space), range(-space, 0))
         image = self._full(0, (*lead, *output_size), self.dtype)
         return self._wrap(inverse_view(image._windows(windows).uop, image.uop, cells.uop))
 
@@ -338,10 +321,6 @@ class Pooling(Indexing):
         begin, end = piece * length // size, ((piece + 1) * length + (size - 1)) // size
         place = self._arange(length)
         return (place < end) & ~(place < begin), self.movedim(axis, -1).unsqueeze(-2)
-
-
-def _joined(parts: Sequence[Sequence[_Item]]) -> tuple[_Item, ...]:
-    return tuple(item for part in parts for item in part)
 
 
 def _pool(size: PerAxis, stride: PerAxis | None) -> tuple[tuple[int, ...], PerAxis]:

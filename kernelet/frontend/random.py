@@ -144,14 +144,11 @@ class Random(Sorting, Creation):
             raise DTypeError(f"rand: {dtype.name} has no fractions. Use a float type, or randint.")
         if dtype is dtypes.float64:
             words = cls._random(shape, device, 2)
-            high = words._row(0).rshift(5).cast(dtype) * float(1 << 26)
-            return (high + words._row(1).rshift(6).cast(dtype)) * 2.0**-53
+            high = words[0].rshift(5).cast(dtype) * float(1 << 26)
+            return (high + words[1].rshift(6).cast(dtype)) * 2.0**-53
         bits = EXACT_BITS[dtype.name]
-        words = cls._random(shape, device)._row(0).rshift(32 - bits)
+        words = cls._random(shape, device)[0].rshift(32 - bits)
         return words.cast(dtypes.int32).cast(dtypes.float32).cast(dtype) * 2.0**-bits
-
-    def _row(self, at: int) -> Self:
-        return self._slice(0, at, at + 1)._reshape(self.shape[1:])
 
     @classmethod
     def rand(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
@@ -173,8 +170,8 @@ class Random(Sorting, Creation):
         """The Box-Muller transform of two uniform numbers."""
         work = dtype if dtype is dtypes.float64 else dtypes.float32
         pair = cls._uniform((2, *shape), work, device)
-        radius = ((1 - pair._row(0)).log() * -2).sqrt()
-        return (radius * (pair._row(1) * (2 * math.pi)).cos()).cast(dtype)
+        radius = ((1 - pair[0]).log() * -2).sqrt()
+        return (radius * (pair[1] * (2 * math.pi)).cos()).cast(dtype)
 
     def randn_like(self, **options: Unpack[Options]) -> Self:
         """`randn` in this shape, type and device."""
@@ -194,7 +191,7 @@ class Random(Sorting, Creation):
             raise ArgumentError(
                 f"randint: low {low} and high {high}. There must be 1 to 2**32 numbers between."
             )
-        words = cls._random(checked_shape(shape), options.get("device"))._row(0)
+        words = cls._random(checked_shape(shape), options.get("device"))[0]
         scaled = cls._wrap((words.uop.cast(dtypes.uint64) * span) >> 32).cast(dtypes.int64) + low
         return scaled.cast(dtype_of(options, dtypes.default_int))._created(options)
 
@@ -262,7 +259,7 @@ class Random(Sorting, Creation):
     @classmethod
     def randperm(cls, n: int, **options: Unpack[Options]) -> Self:
         """The numbers 0..n-1 in random order; ``np.random.permutation(n)``."""
-        order = cls._random(checked_shape((n,)), options.get("device"))._row(0).argsort()
+        order = cls._random(checked_shape((n,)), options.get("device"))[0].argsort()
         return order.cast(dtype_of(options, dtypes.default_int))._created(options)
 
     def multinomial(self, num_samples: Count = 1, replacement: bool = False) -> Self:
