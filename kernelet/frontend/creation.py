@@ -88,37 +88,17 @@ class Creation(Elementwise):
         """
         if stop is None:
             start, stop = 0, start
-        if isinstance(start, UOp) or isinstance(stop, UOp):
-            return cls._between(start, stop, step, options)
-        if step == 0 or not all(map(math.isfinite, (start, stop, step))):
-            raise ArgumentError(
-                f"arange: from {start} to {stop} in steps of {step}. Give a step that leads there."
-            )
-        count = max(math.ceil((stop - start) / step), 0)
-        whole = not any(isinstance(value, float) for value in (start, stop, step))
-        kind = dtype_of(options, scalar_dtype(max(abs(start), abs(stop)) if whole else 0.5))
+        count = _count_between(start, stop, step)
+        is_whole = not any(isinstance(value, float) for value in (start, stop, step))
+        farthest = max(abs(end) for end in (0, start, stop) if not isinstance(end, UOp))
+        kind = dtype_of(options, scalar_dtype(farthest if is_whole else 0.5))
         work = accumulator_dtype(kind)
-        if kind.is_bool or not (kind.is_float or whole):
+        if kind.is_bool or not (kind.is_float or is_whole):
             work = dtypes.default_float
         values = cls._arange(count, work)
         values = values if step == 1 else values * step
-        values = values if start == 0 else values + start
+        values = values if start == 0 else values + values._operand(start)
         return values.cast(kind)._created(options)
-
-    @classmethod
-    def _between(
-        cls, start: Scalar | UOp, stop: Scalar | UOp, step: Scalar, options: Options
-    ) -> Self:
-        """The whole numbers from start to stop, whose distance depends on bound variables."""
-        if step != 1 or isinstance(start, float) or isinstance(stop, float):
-            raise ArgumentError(
-                f"arange: step {step!r} with an end that is a bound variable. Use whole numbers "
-                "and step 1, and multiply the result."
-            )
-        kind = dtype_of(options, dtypes.default_int)
-        first = cls._wrap(start.cast(kind)) if isinstance(start, UOp) else start
-        values = cls._arange(add_dims(stop, -start if start != 0 else 0), kind)
-        return (values + first).cast(kind)._created(options)
 
     @classmethod
     def linspace(cls, start: Scalar, stop: Scalar, steps: Size, **options: Unpack[Options]) -> Self:
@@ -174,6 +154,22 @@ class Creation(Elementwise):
     def _created(self, options: Options) -> Self:
         """This value as a new leaf."""
         return self._create(self.uop, options.get("device"), options.get("requires_grad"))
+
+
+def _count_between(start: Scalar | UOp, stop: Scalar | UOp, step: Scalar) -> Dim:
+    """How many numbers there are in steps from `start` to `stop`."""
+    if isinstance(start, UOp) or isinstance(stop, UOp):
+        if step != 1 or isinstance(start, float) or isinstance(stop, float):
+            raise ArgumentError(
+                f"arange: step {step!r} with an end that is a bound variable. Use whole numbers "
+                "and step 1, and multiply the result."
+            )
+        return add_dims(stop, -start if start != 0 else 0)
+    if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+        raise ArgumentError(
+            f"arange: from {start} to {stop} in steps of {step}. Give a step that leads there."
+        )
+    return max(math.ceil((stop - start) / step), 0)
 
 
 def dtype_of(options: Options, usual: DType | None = None) -> DType:

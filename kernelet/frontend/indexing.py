@@ -18,7 +18,6 @@ from typing import Literal, Self
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import DTypeError, IndexingError
-from kernelet.base.helpers import argsort
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.gradient import inverse_view
 from kernelet.frontend.primitives import (
@@ -72,7 +71,8 @@ class Indexing(Cumulative):
 
     def _full_index(self, index: object) -> tuple[Self, list[object]]:
         """This tensor with all its new axes, and an item for each axis."""
-        items = [self._normal_item(item) for item in _listed(index)]
+        given = index if isinstance(index, tuple) else (index,)
+        items = [self._normal_item(item) for item in given]
         used = sum(_width(item) for item in items)
         self._need(used <= self.ndim, f"at most {self.ndim} indices, not {used}", IndexingError)
         dots = [at for at, item in enumerate(items) if item is Ellipsis]
@@ -229,17 +229,13 @@ class Indexing(Cumulative):
     def _with_picks(self, picks: list[tuple[int, Self]], value: Self, add: bool = False) -> Self:
         """This tensor after ``x[picks] = value``, or after adding all of `value` there."""
         table, index, first = self._flat_picks(picks)
-        axes = [axis for axis, _ in picks]
-        rest = [axis for axis in range(self.ndim) if axis not in axes]
-        sizes = [self.shape[axis] for axis in rest]
+        _, *sizes = table.shape
         values = value._fitted((*sizes[:first], *index.shape, *sizes[first:]))
         values = values.movedim(range(first, first + index.ndim), range(index.ndim))
-        count = product(index.shape)
-        values = values._reshape((count, *table.shape[1:]))
-        row = index._reshape((count,))
+        row = index.flatten()
+        values = values._reshape((*row.shape, *sizes))
         written = table._with_sums(row, values) if add else table._overwritten(row, values)
-        moved_shape = tuple(self.shape[axis] for axis in (*axes, *rest))
-        return written._reshape(moved_shape)._permute(argsort((*axes, *rest)))
+        return self._wrap(inverse_view(table.uop, self.uop, written.uop))
 
     def _overwritten(self, index: Self, values: Self) -> Self:
         """Rows of this tensor replaced by rows of `values`; the last writer of a row stays."""
@@ -434,10 +430,6 @@ class Indexing(Cumulative):
         number = mask._as_mask()._broadcast_to(shape)._true_numbers(size)
         found = self._broadcast_to(shape).flatten()._pick([(0, number)])
         return found if size is None else (number < 0).where(fill_value, found)
-
-
-def _listed(index: object) -> Sequence[object]:
-    return index if isinstance(index, tuple) else (index,)
 
 
 def _plain(value: object) -> int | None:

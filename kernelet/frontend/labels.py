@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Self
 
@@ -29,15 +28,9 @@ from kernelet.frontend.reduction import sum_dtype
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.ops import Op
 
+# A label for each axis; numbers are axes under an ellipsis.
 Label = str | int
-
-
-@dataclass(frozen=True, slots=True)
-class Equation:
-    """The labels of each input's axes and of the output's; numbers are axes under an ellipsis."""
-
-    inputs: tuple[tuple[Label, ...], ...]
-    output: tuple[Label, ...]
+Axes = tuple[Label, ...]
 
 
 class Labels(Indexing):
@@ -92,45 +85,40 @@ class Labels(Indexing):
         and without ``->`` the letters that occur once are kept in alphabetical order.
         """
         tensors, _ = tensor_list(operands)
-        shapes = [tensor.shape for tensor in tensors]
-        return cls._contract(parse_equation(formula, shapes), tensors, dtype)
+        inputs, output = parse_equation(formula, [tensor.shape for tensor in tensors])
+        return cls._contract(tensors, inputs, output, dtype)
 
     @classmethod
-    def _contract(cls, equation: Equation, tensors: Sequence[Self], dtype: DTypeLike) -> Self:
+    def _contract(
+        cls, tensors: Sequence[Self], inputs: Sequence[Axes], output: Axes, dtype: DTypeLike = None
+    ) -> Self:
         """Multiply from left to right; sum over a label once no later operand has it."""
         wanted = as_dtype(dtype, reduce(promote, [tensor.dtype for tensor in tensors]))
         wide = accumulator_dtype(sum_dtype(wanted))
         total: Self | None = None
-        held: tuple[Label, ...] = ()
-        for place, (labels, tensor) in enumerate(zip(equation.inputs, tensors, strict=True)):
+        held: Axes = ()
+        for place, (labels, tensor) in enumerate(zip(inputs, tensors, strict=True), 1):
             kept, single = tensor.cast(wide)._without_repeats(labels)
-            later = {label for labels in equation.inputs[place + 1 :] for label in labels}
-            needed = later | set(equation.output)
-            if total is None:
-                total, held = single, kept
-            else:
-                every = (*held, *(label for label in kept if label not in held))
-                total = total._labelled(held, every) * single._labelled(kept, every)
-                held = every
-            done = tuple(axis for axis, label in enumerate(held) if label not in needed)
+            every = tuple(dict.fromkeys((*held, *kept)))
+            single = single._labelled(kept, every)
+            total = single if total is None else total._labelled(held, every) * single
+            needed = set(output).union(*inputs[place:])
+            done = tuple(axis for axis, label in enumerate(every) if label not in needed)
             total = total._fold(Op.ADD, done, False)
-            held = tuple(label for label in held if label in needed)
+            held = tuple(label for label in every if label in needed)
         assert total is not None
-        order = tuple(held.index(label) for label in equation.output)
-        return total._permute(order).cast(wanted)
+        return total._labelled(held, output).cast(wanted)
 
-    def _without_repeats(self, labels: tuple[Label, ...]) -> tuple[tuple[Label, ...], Self]:
+    def _without_repeats(self, labels: Axes) -> tuple[Axes, Self]:
         """The diagonals of axes with equal labels, so that each label is there once."""
-        result, left = self, list(labels)
-        for label in dict.fromkeys(labels):
-            while left.count(label) > 1:
-                first = left.index(label)
-                second = left.index(label, first + 1)
-                result = result.diagonal(0, first, second)
-                left = [*(each for at, each in enumerate(left) if at not in (first, second)), label]
-        return tuple(left), result
+        for label in labels:
+            first, *others = [axis for axis, each in enumerate(labels) if each == label]
+            if others:
+                once = [each for at, each in enumerate(labels) if at not in (first, others[0])]
+                return self.diagonal(0, first, others[0])._without_repeats((*once, label))
+        return labels, self
 
-    def _labelled(self, labels: tuple[Label, ...], every: tuple[Label, ...]) -> Self:
+    def _labelled(self, labels: Axes, every: Axes) -> Self:
         """The axes in the order of `every`, size 1 where this tensor has no such label."""
         order = tuple(labels.index(label) for label in every if label in labels)
         moved = self._permute(order)
@@ -141,13 +129,13 @@ class Labels(Indexing):
 # ---- the language of einsum: a label for each axis ----
 
 
-def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
-    """The labels in `formula`, checked against the operands' shapes.
+def parse_equation(formula: str, shapes: Sequence[Shape]) -> tuple[list[Axes], Axes]:
+    """The labels of the inputs and of the output, checked against the operands' shapes.
 
-    >>> parse_equation("ij,jk", [(2, 3), (3, 4)]).output
-    ('i', 'k')
+    >>> parse_equation("ij,jk", [(2, 3), (3, 4)])
+    ([('i', 'j'), ('j', 'k')], ('i', 'k'))
     >>> parse_equation("...i->i...", [(5, 6, 7)])
-    Equation(inputs=((-2, -1, 'i'),), output=('i', -2, -1))
+    ([(-2, -1, 'i')], ('i', -2, -1))
     """
     left, arrow, right = formula.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -156,28 +144,27 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> Equation:
             f"einsum {formula!r}: the formula has {len(terms)} operands and {len(shapes)} are "
             "given. Give one tensor for each part between commas."
         )
-    inputs = tuple(_labels(formula, term, shape) for term, shape in zip(terms, shapes, strict=True))
-    widest = max((sum(isinstance(each, int) for each in labels) for labels in inputs), default=0)
-    hidden: tuple[Label, ...] = tuple(range(-widest, 0))
+    inputs = [_labels(formula, term, shape) for term, shape in zip(terms, shapes, strict=True)]
+    counts = Counter(label for labels in inputs for label in labels)
+    hidden = sorted(label for label in counts if isinstance(label, int))
     if arrow:
         before, ellipsis, after = _parts(formula, right)
-        output: tuple[Label, ...] = (*before, *(hidden if ellipsis else ()), *after)
+        output: Axes = (*before, *(hidden if ellipsis else ()), *after)
     else:
-        counts = Counter(label for labels in inputs for label in labels if isinstance(label, str))
-        output = (*hidden, *sorted(label for label, count in counts.items() if count == 1))
-    known = {label for labels in inputs for label in labels}
+        once = [each for each, count in counts.items() if count == 1 and isinstance(each, str)]
+        output = (*hidden, *sorted(once))
     for label in output:
-        if label not in known or output.count(label) > 1:
+        if label not in counts or output.count(label) > 1:
             raise ArgumentError(
                 f"einsum {formula!r}: the output has {label!r} "
-                f"{'twice' if label in known else 'and no input has it'}. "
+                f"{'twice' if label in counts else 'and no input has it'}. "
                 "Use each letter of the inputs at most once."
             )
     _check_sizes(formula, inputs, shapes)
-    return Equation(inputs, output)
+    return inputs, output
 
 
-def _labels(formula: str, term: str, shape: Shape) -> tuple[Label, ...]:
+def _labels(formula: str, term: str, shape: Shape) -> Axes:
     """A label for each axis; those under the ellipsis count from the last, -1, back."""
     before, ellipsis, after = _parts(formula, term)
     spare = len(shape) - len(before) - len(after)
@@ -200,21 +187,17 @@ def _parts(formula: str, term: str) -> tuple[str, str, str]:
     return before, ellipsis, after
 
 
-def _check_sizes(
-    formula: str, inputs: Sequence[tuple[Label, ...]], shapes: Sequence[Shape]
-) -> None:
+def _check_sizes(formula: str, inputs: Sequence[Axes], shapes: Sequence[Shape]) -> None:
     sizes: dict[Label, Dim] = {}
-    for labels, shape in zip(inputs, shapes, strict=True):
-        for label, size in zip(labels, shape, strict=True):
-            known = sizes.get(label, 1)
-            if known != 1 and size not in (1, known):
-                listed = " with ".join(show_shape(each) for each in shapes)
-                name = "an axis under '...'" if isinstance(label, int) else repr(label)
-                raise ShapeError(
-                    f"einsum {formula!r} of {listed}: {name} has sizes {show_dim(known)} and "
-                    f"{show_dim(size)}. An axis has one size, or 1 to be repeated."
-                )
-            sizes[label] = size if known == 1 else known
+    labels = [label for labels in inputs for label in labels]
+    for label, size in zip(labels, [size for shape in shapes for size in shape], strict=True):
+        if size != 1 and sizes.setdefault(label, size) != size:
+            listed = " with ".join(show_shape(each) for each in shapes)
+            name = "an axis under '...'" if isinstance(label, int) else repr(label)
+            raise ShapeError(
+                f"einsum {formula!r} of {listed}: {name} has sizes {show_dim(sizes[label])} and "
+                f"{show_dim(size)}. An axis has one size, or 1 to be repeated."
+            )
 
 
 # ---- the language of rearrange: a group of names for each axis ----

@@ -15,7 +15,7 @@ from kernelet.base.dtype import DType, promote
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import reversed_operator
-from kernelet.frontend.labels import Equation, Label, Labels
+from kernelet.frontend.labels import Label, Labels
 from kernelet.frontend.primitives import (
     DTypeLike,
     accumulator_dtype,
@@ -110,8 +110,7 @@ class LinearAlgebra(Labels):
 
     def outer(self, other: Self) -> Self:
         """Each element times each of `other`; ``numpy.outer(x, other)``."""
-        column = self._reshape((product(self.shape), 1))
-        return column * other._reshape((1, product(other.shape)))
+        return self.flatten().unsqueeze(1) * other.flatten()
 
     def kron(self, other: Self) -> Self:
         """Each element times all of `other`, side by side; ``numpy.kron(x, other)``."""
@@ -145,12 +144,11 @@ class LinearAlgebra(Labels):
         sizes = [self.shape[each] for each in left], [other.shape[each] for each in right]
         found, wanted = map(show_shape, sizes)
         other._need(found == wanted, f"axes {right} of sizes {found}, not {wanted}, to pair")
-        labels: list[Label] = list(range(self.ndim))
+        labels: tuple[Label, ...] = tuple(range(self.ndim))
         paired: dict[int, Label] = dict(zip(right, left, strict=True))
-        others: list[Label] = [paired.get(each, self.ndim + each) for each in range(other.ndim)]
-        output = [each for each in (*labels, *others) if each not in left]
-        equation = Equation((tuple(labels), tuple(others)), tuple(output))
-        return self._contract(equation, (self, other), None)
+        others = tuple([paired.get(each, self.ndim + each) for each in range(other.ndim)])
+        output = tuple([each for each in (*labels, *others) if each not in left])
+        return self._contract((self, other), (labels, others), output)
 
 
 def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:
