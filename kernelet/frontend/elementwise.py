@@ -11,8 +11,9 @@ saturates and NaN is 0.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from kernelet.base.dtype import EXACT_BITS, DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError
@@ -29,6 +30,11 @@ Rounding = Literal["trunc", "floor"]
 TensorT = TypeVar("TensorT")
 OtherT = TypeVar("OtherT")
 Operator = Callable[[TensorT, OtherT], TensorT]
+
+
+def _written(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The operator in place, ``x += y``, that belongs to an operator of two tensors."""
+    return lambda tensor, other: tensor._in_place(combine(tensor, other))
 
 
 def reversed_operator(
@@ -428,6 +434,12 @@ class Elementwise(Primitives):
     __and__ = __rand__ = bitwise_and
     __or__ = __ror__ = bitwise_or
     __xor__ = __rxor__ = bitwise_xor
+
+    __iadd__, __isub__, __imul__ = map(_written, (operator.add, operator.sub, operator.mul))
+    __itruediv__, __ifloordiv__ = _written(operator.truediv), _written(operator.floordiv)
+    __imod__, __ipow__, __imatmul__ = map(_written, (operator.mod, operator.pow, operator.matmul))
+    __iand__, __ior__, __ixor__ = map(_written, (operator.and_, operator.or_, operator.xor))
+    __ilshift__, __irshift__ = _written(operator.lshift), _written(operator.rshift)
 
     def __pos__(self) -> Self:
         return self

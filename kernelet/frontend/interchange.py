@@ -1,7 +1,8 @@
-"""Tensors in the hands of other libraries: numpy, DLPack, the Array API, memoryviews.
+"""Tensors in the hands of Python and of other libraries: numpy, DLPack, the Array API, memoryviews.
 
 In:  arrays and capsules; tensors.
-Out: tensors over the memory of others, and views of ours, without a copy where the layout allows.
+Out: sizes, numbers and lists; tensors over the memory of others, and views of ours, without a copy
+     where the layout allows. Asking for values computes them.
 
 numpy makes and takes the capsules of DLPack; it knows how long they live.
 """
@@ -10,19 +11,20 @@ from __future__ import annotations
 
 import importlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelet import backends, engine, holdings
-from kernelet.base.dtype import FORMATS, DType, dtypes
+from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError, DeviceError, SharingError
 from kernelet.base.helpers import argsort
 from kernelet.frontend import host
 from kernelet.frontend.host import device_name, known_shape
 from kernelet.frontend.indexing import Indexing
-from kernelet.frontend.primitives import DeviceLike, show_shape
+from kernelet.frontend.primitives import DeviceLike, product, show_shape
+from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import split_view, with_bound_values
@@ -44,13 +46,73 @@ _MOVES: dict[Op, Callable[[Any, Any, Any], Any]] = {
 
 
 class Interchange(Indexing):
-    """numpy, DLPack, data and the protocols that other libraries call."""
+    """shape questions, tolist, item, numpy, DLPack, data and the protocols that others call."""
 
     __slots__ = ()
 
     @abstractmethod
     def _realized(self) -> UOp:
         """The node of the values, which are computed."""
+
+    # ---- sizes ----
+
+    def size(self, dim: int | None = None) -> Shape | Dim:
+        """The shape, or the size of one axis."""
+        return self.shape if dim is None else self.shape[self.axis(dim)]
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self.ndim
+
+    def numel(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> Dim:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return self.dtype.is_float
+
+    def __len__(self) -> int:
+        self._need(self.ndim, "a tensor that has axes, or use item()")
+        return known_shape(self.shape)[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        self._need(self.ndim, "a tensor that has axes, or use item()")
+        return iter([self[at] for at in range(len(self))])
+
+    # ---- values ----
+
+    def tolist(self) -> host.Nested:
+        """The values as nested Python lists; a number for shape ()."""
+        return host.nest(host.unpack(self.data(), self.dtype), known_shape(self.shape))
+
+    def item(self) -> Scalar:
+        """The one value as a Python number."""
+        self._need(product(known_shape(self.shape)) == 1, "one element; tolist() takes many")
+        return host.unpack(self.data(), self.dtype)[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        value = self.item()
+        if isinstance(value, float):
+            raise ArgumentError(f"index: {self.dtype.name} is no index. Cast to an integer type.")
+        return int(value)
 
     # ---- what others made ----
 

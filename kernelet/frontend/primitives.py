@@ -175,6 +175,10 @@ class Primitives(Checked, ABC):
         """The one value as a Python number."""
 
     @abstractmethod
+    def _in_place(self, result: Self) -> Self:
+        """Write `result` into this tensor; returns it."""
+
+    @abstractmethod
     def _wrap_view(self, uop: UOp) -> Self:
         """The tensor for a movement of this one, which remembers what it is a view of."""
 

@@ -1,7 +1,8 @@
 """Reductions: many elements along some axes become one.
 
 In:  tensors.
-Out: `Reduction`, the methods that combine elements, all from REDUCE with ADD, MUL or MAX.
+Out: `Reduction`, the methods that combine elements, all from REDUCE with ADD, MUL or MAX, and what
+     divides by them: normalisations and the softmax family. 16-bit floats are rounded once.
 
 Every method takes `axis`, or `dim` as PyTorch calls it: a number, several, or None for all axes.
 """
@@ -32,7 +33,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 class Reduction(Movement, Functions):
-    """Sums, extremes, moments, and the softmax family."""
+    """Sums, extremes, moments, norms with statistics of their own or given ones, softmax."""
 
     __slots__ = ()
 
@@ -202,6 +203,36 @@ class Reduction(Movement, Functions):
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its norm along `dim`, or by `eps` where that is less."""
         return self / self.norm(p, dim, True).maximum(eps)
+
+    # ---- normalisations ----
+
+    def layernorm(
+        self,
+        axis: Axes = -1,
+        eps: float = 1e-5,
+        weight: Self | None = None,
+        bias: Self | None = None,
+    ) -> Self:
+        """``(x - mean) / sqrt(var + eps) * weight + bias`` over `axis`, with the biased variance."""
+        wide = self._widened()
+        away = wide - wide.mean(axis, True)
+        normal = away * ((away * away).mean(axis, True) + eps).rsqrt()
+        normal = normal if weight is None else normal * weight
+        normal = normal if bias is None else normal + bias
+        return normal.cast(self._floating().dtype)
+
+    def batchnorm(
+        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
+    ) -> Self:
+        """``(x - mean) * invstd * weight + bias``; the vectors lie along `axis`."""
+        axes = self.axes(axis)
+        sizes = tuple(dim if each in axes else 1 for each, dim in enumerate(self.shape))
+        away = self - mean._reshape(sizes)
+        scale = invstd._reshape(sizes) if invstd.ndim == len(axes) else invstd
+        if weight is not None:
+            scale = scale * weight._reshape(sizes)
+        result = away * scale
+        return result if bias is None else result + bias._reshape(sizes)
 
     # ---- the softmax family ----
 

@@ -24,14 +24,12 @@ from kernelet.frontend.convolution import Convolution
 from kernelet.frontend.factorization import Factorization
 from kernelet.frontend.hashing import Hashing
 from kernelet.frontend.host import device_name, known_shape, node_of, stored_node
-from kernelet.frontend.inplace import InPlace
+from kernelet.frontend.interchange import Interchange
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.modes import TensorType, gradients_on, no_grad
-from kernelet.frontend.normalization import Normalization
 from kernelet.frontend.packing import Packing
 from kernelet.frontend.primitives import DeviceLike, DTypeLike, as_dtype, product, show_shape
-from kernelet.frontend.values import Values
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show
@@ -51,12 +49,10 @@ class Tensor(
     Factorization,
     Convolution,
     Interpolation,
-    Normalization,
     Losses,
     Hashing,
     Packing,
-    InPlace,
-    Values,
+    Interchange,
     Casts,
     metaclass=TensorType,
 ):

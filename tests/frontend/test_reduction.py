@@ -204,3 +204,32 @@ def test_softmax_of_nothing_is_nothing() -> None:
     x = Tensor.zeros(2, 0)
     assert x.softmax(1).shape == x.log_softmax(1).shape == (2, 0)
     assert x.logsumexp(1).tolist() == [-inf, -inf]
+
+
+def normal(x: np.ndarray, axes: object) -> np.ndarray:
+    wide = x.astype(np.float64)
+    away = wide - wide.mean(axes, keepdims=True)
+    return away / np.sqrt(wide.var(axes, keepdims=True) + 1e-5)
+
+
+def near(got: Tensor, want: np.ndarray) -> None:
+    close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_layer_norm() -> None:
+    x, weight, bias = values(2, 6, 3, 4), values(4), values(4)
+    near(Tensor(x).layernorm(), normal(x, -1))
+    near(Tensor(x).layernorm((1, 2)), normal(x, (1, 2)))
+    scaled = Tensor(x).layernorm(-1, 1e-5, Tensor(weight), Tensor(bias))
+    near(scaled, normal(x, -1) * weight + bias)
+    assert Tensor(x).half().layernorm().dtype is dtypes.half
+
+
+def test_batch_norm_uses_the_statistics_it_is_given() -> None:
+    x, mean, scale = values(2, 6, 3, 4), values(6), np.abs(values(6))
+    weight, bias = values(6) + 1, values(6) * 2
+    tall = [each.reshape(1, 6, 1, 1) for each in (mean, scale, weight, bias)]
+    want = (x - tall[0]) * tall[1]
+    near(Tensor(x).batchnorm(None, None, Tensor(mean), Tensor(scale)), want)
+    whole = Tensor(x).batchnorm(*(Tensor(each) for each in (weight, bias, mean, scale)))
+    near(whole, want * tall[2] + tall[3])
