@@ -75,13 +75,13 @@ class Slide(NamedTuple):
     the gradient, which needs no division by the pitch then.
     """
 
-    pads: Bounds  # zeros before and after an axis; negative crops are left to the cuts
-    single: tuple[int, ...]  # the padded axis, below an axis that is repeated
-    repeated: tuple[int, ...]  # both, when it is; blocks are not
-    merged: tuple[int, ...]  # both as one axis
-    cut: Bounds  # the part of it which the rows cover
-    rows: tuple[int, ...]  # the two axes that the part becomes
-    row_cut: Bounds  # what is kept of them
+    pads: Bounds = ()  # zeros before and after an axis; negative crops are left to the cuts
+    single: tuple[int, ...] = ()  # the padded axis, below an axis that is repeated
+    repeated: tuple[int, ...] = ()  # both, when it is; blocks are not
+    merged: tuple[int, ...] = ()  # both as one axis
+    cut: Bounds = ()  # the part of it which the rows cover
+    rows: tuple[int, ...] = ()  # the two axes that the part becomes
+    row_cut: Bounds = ()  # what is kept of them
 
     @staticmethod
     def of(window: Window, length: int) -> Slide:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Self, TypeGuard
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
-from kernelet.base.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UserError
+from kernelet.base.errors import ArgumentError, IndexingError, ShapeError, UserError
 from kernelet.frontend.arguments import Checked, listed
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import product_of
@@ -26,8 +26,6 @@ from kernelet.graph.uop import ReduceArg, UOp
 DTypeLike = DType | str | type | None
 DeviceLike = str | Sequence[str] | None
 Axes = int | Sequence[int] | None
-
-_UNSIGNED = {kind.itemsize: kind for kind in dtypes.all if kind.is_unsigned}
 
 
 def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
@@ -259,31 +257,6 @@ class Primitives(Checked, ABC):
         """The values converted to `dtype`; ``x.astype(dtype)`` in numpy."""
         wanted = as_dtype(dtype)
         return self if wanted is self.dtype else self._wrap(self.uop.cast(wanted))
-
-    def bitcast(self, dtype: DTypeLike) -> Self:
-        """The bits read as another type; ``x.view(dtype)`` in numpy.
-
-        Of another width, the last axis becomes as much longer or shorter; the low bits come first.
-        """
-        wanted = as_dtype(dtype)
-        mine, theirs = self.dtype.itemsize, wanted.itemsize
-        if mine == theirs:
-            return self if wanted is self.dtype else self._wrap(self.uop.bitcast(wanted))
-        lead, last = self.shape[:-1], known(self.shape[-1]) if self.ndim else 1
-        fits = self.ndim and last * mine % theirs == 0
-        width = f"{last * mine} bytes of a last axis, not {theirs}"
-        self._need(fits, f"a type whose width divides {width}", DTypeError)
-        narrow, wide = (_UNSIGNED[size] for size in sorted((mine, theirs)))
-        count = wide.itemsize // narrow.itemsize
-        split = (*lead, last * mine // wide.itemsize, count)
-        bits = self._full(narrow.itemsize * 8, (count,), wide)
-        shifts = self._arange(count, wide)._alu(Op.MUL, bits)._broadcast_to(split)
-        if mine > theirs:
-            whole = self.bitcast(wide)._reshape((*split[:-1], 1))._expand(split)
-            parts = whole._alu(Op.SHR, shifts).cast(narrow)
-            return parts._reshape((*lead, last * count)).bitcast(wanted)
-        parts = self.bitcast(narrow)._reshape(split).cast(wide)._alu(Op.SHL, shifts)
-        return parts._reduce(Op.ADD, (len(lead) + 1,))._reshape(split[:-1]).bitcast(wanted)
 
     # ---- movement nodes: the arguments are checked already ----
 

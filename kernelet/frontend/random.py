@@ -78,15 +78,13 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
     return left, right
 
 
-def words_from(key: tuple[UOp, UOp], start: tuple[UOp, UOp], count: int) -> UOp:
-    """`count` random words for the counters from `start` on; all four are words of shape (1,)."""
-    *key_words, low, high = (
-        UOp(Op.EXPAND, dtypes.uint32, (each,), (count,)) for each in (*key, *start)
-    )
+def words_from(words: Sequence[UOp], count: int) -> UOp:
+    """`count` random words for a key and the counters from one on: four words of shape (1,)."""
+    first, second, low, high = (UOp(Op.EXPAND, each.dtype, (each,), (count,)) for each in words)
     index = UOp(Op.ARANGE, dtypes.default_int, (), (count,)).cast(dtypes.uint32)
     total = low + index
     carried = high + (total < index).cast(dtypes.uint32)
-    return threefry((key_words[0], key_words[1]), (total, carried))[0]
+    return threefry((first, second), (total, carried))[0]
 
 
 def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
@@ -98,8 +96,8 @@ def random_words(count: int, device: str | tuple[str, ...]) -> UOp:
         recorder.draws.append((holdings.memories[buffer], count))
     if near is not device:
         buffer = UOp(Op.COPY, dtypes.uint32, (buffer,), device)
-    word = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]
-    return words_from((word[0], word[1]), (word[2], word[3]), count)
+    words = [UOp(Op.SHRINK, dtypes.uint32, (buffer,), ((at, at + 1),)) for at in range(4)]
+    return words_from(words, count)
 
 
 class Random(Sorting, Creation):
@@ -122,11 +120,9 @@ class Random(Sorting, Creation):
         """`num` random uint32 words: Threefry of a key of two words, from the counter on."""
         key._need(product(key.shape) == 2, "a key of 2 words")
         counter._need(product(counter.shape) in (1, 2), "a counter of 1 or 2 words")
-        words = [each.cast(dtypes.uint32).flatten() for each in (key, counter)]
-        low, high = words[1]._slice(0, 0, 1), words[1]._slice(0, 1, 2)
-        high = high if product(counter.shape) == 2 else low._constant(0)
-        first, second = words[0]._slice(0, 0, 1), words[0]._slice(0, 1, 2)
-        return cls._wrap(words_from((first.uop, second.uop), (low.uop, high.uop), num))
+        pairs = [each.cast(dtypes.uint32).flatten().pad_to(2) for each in (key, counter)]
+        words = [word.uop for pair in pairs for word in pair.split(1)]
+        return cls._wrap(words_from(words, num))
 
     @classmethod
     def _random(cls, shape: Shape, device: DeviceLike, per_element: int = 1) -> Self:
@@ -164,14 +160,6 @@ class Random(Sorting, Creation):
     def randn(cls, *shape: Dim | Sequence[Dim], **options: Unpack[Options]) -> Self:
         """Normal numbers of mean 0 and variance 1; ``np.random.randn(*shape)``."""
         return cls.normal(*shape, **options)
-
-    @classmethod
-    def _normal(cls, shape: Shape, dtype: DType, device: DeviceLike) -> Self:
-        """The Box-Muller transform of two uniform numbers."""
-        work = dtype if dtype is dtypes.float64 else dtypes.float32
-        pair = cls._uniform((2, *shape), work, device)
-        radius = ((1 - pair[0]).log() * -2).sqrt()
-        return (radius * (pair[1] * (2 * math.pi)).cos()).cast(dtype)
 
     def randn_like(self, **options: Unpack[Options]) -> Self:
         """`randn` in this shape, type and device."""
@@ -219,7 +207,12 @@ class Random(Sorting, Creation):
         **options: Unpack[Options],
     ) -> Self:
         """Normal numbers; ``np.random.normal(mean, std, shape)``."""
-        numbers = cls._normal(checked_shape(shape), dtype_of(options), options.get("device"))
+        kind = dtype_of(options)
+        work = kind if kind is dtypes.float64 else dtypes.float32
+        # The transform of two uniform numbers by Box and Muller.
+        pair = cls._uniform((2, *checked_shape(shape)), work, options.get("device"))
+        radius = ((1 - pair[0]).log() * -2).sqrt()
+        numbers = (radius * (pair[1] * (2 * math.pi)).cos()).cast(kind)
         scaled = numbers if (mean, std) == (0, 1) else numbers * std + mean
         return scaled._created(options)
 

@@ -13,8 +13,8 @@ import math
 from typing import Literal, Self
 
 from kernelet.base.dtype import DType, dtypes
+from kernelet.frontend.casts import Bits
 from kernelet.frontend.functions import Functions
-from kernelet.frontend.movement import Movement
 from kernelet.frontend.primitives import Axes, DTypeLike, accumulator_dtype, as_dtype, product
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
@@ -32,7 +32,7 @@ def sum_dtype(dtype: DType) -> DType:
     return dtypes.uint32 if dtype.is_unsigned else dtypes.int32
 
 
-class Reduction(Movement, Functions):
+class Reduction(Bits, Functions):
     """Sums, extremes, moments, norms with statistics of their own or given ones, softmax."""
 
     __slots__ = ()

@@ -28,7 +28,6 @@ from kernelet.frontend.interchange import Interchange
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.modes import TensorType, gradients_on, no_grad
-from kernelet.frontend.packing import Packing
 from kernelet.frontend.primitives import DeviceLike, DTypeLike, as_dtype, product, show_shape
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
@@ -51,7 +50,6 @@ class Tensor(
     Interpolation,
     Losses,
     Hashing,
-    Packing,
     Interchange,
     Casts,
     metaclass=TensorType,
