@@ -105,7 +105,8 @@ class Convolution(Pooling, Labels):
         per_group = known(filters) // groups
         cut = self.cast(wide)._windows(windows)  # (batch, channels, *counts, *sizes)
         counts = cut.shape[2 : 2 + space]
-        cut = cut._reshape((batch, groups, 1, depth, *counts, *sizes)).movedim(3, 3 + space)
+        cut = cut._reshape((batch, groups, 1, depth, *counts, *sizes))
+        cut = cut._permute((0, 1, 2, *range(4, 4 + space), 3, *range(4 + space, 4 + 2 * space)))
         ones = (1,) * space
         filtered = weight.cast(wide)._reshape((1, groups, per_group, *ones, depth, *sizes))
         terms = cut * filtered  # (batch, group, filter, *counts, depth, *sizes)

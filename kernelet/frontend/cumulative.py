@@ -18,12 +18,12 @@ import math
 from typing import Self
 
 from kernelet.base.dtype import Scalar
+from kernelet.base.helpers import ceiling_divide
 from kernelet.frontend.primitives import accumulator_dtype
 from kernelet.frontend.reduction import Reduction, sum_dtype
 from kernelet.graph.ops import Op
 
 _BLOCK = 16
-_UNBLOCKED = 32
 _LONG = 1 << 17
 _PARTS = 64
 
@@ -76,17 +76,11 @@ class Cumulative(Reduction):
 
     def _in_parts(self, op: Op | None, axis: int) -> Self:
         """A long axis alone is cut into parts to work on side by side, to which is added later."""
-        size, total = self.shape[axis], self._count(self.axes(None))
-        parts = 1
-        if isinstance(size, int) and size >= _LONG and total == size:
-            parts = next((p for p in range(_PARTS, 1, -1) if size % p == 0), 1)
-        if parts == 1:
+        size = self.shape[axis]
+        if not isinstance(size, int) or size < _LONG or self._count(self.axes(None)) != size:
             return self._folded(op, axis, False)
-        shape = self.shape
-        assert isinstance(size, int)
-        cut = self._reshape((*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
-        before = cut._of_all(op, axis + 1).unsqueeze(axis + 1)._folded(op, axis, True)
-        return cut._folded(op, axis + 1, False)._with(op, before)._reshape(shape)
+        parts = next((p for p in range(_PARTS, 1, -1) if size % p == 0), 1)
+        return self._reshape((size,))._scan_last(op, block=size // parts)._reshape(self.shape)
 
     def _folded(self, op: Op | None, axis: int, strict: bool) -> Self:
         """Each element of an axis folds the part of the axis up to it, or before it if `strict`."""
@@ -98,16 +92,14 @@ class Cumulative(Reduction):
         masked = seen.where(rows, self._full(self._identity_of(op), (), self.dtype))
         return masked._of_all(op, axis + 1)
 
-    def _scan_last(self, op: Op | None, strict: bool = False) -> Self:
-        """The scan over the last axis; `strict` leaves out the element itself."""
+    def _scan_last(self, op: Op | None, strict: bool = False, block: int = _BLOCK) -> Self:
+        """The scan over the last axis, by blocks; `strict` leaves out the element itself."""
         *batch, length = self.shape
-        if not isinstance(length, int) or length <= _UNBLOCKED:
+        if not isinstance(length, int) or length <= 2 * block:
             return self._folded(op, len(batch), strict)
-        blocks = -(-length // _BLOCK)
-        rest = blocks * _BLOCK - length
-        whole = self.pad([*(None for _ in batch), (0, rest)], value=self._identity_of(op))
-        cut = whole._reshape((*batch, blocks, _BLOCK))
-        before = cut._of_all(op, len(batch) + 1)._scan_last(op, strict=True)
-        before = before._reshape((*before.shape, 1))
-        flat = cut._folded(op, len(batch) + 1, strict)._with(op, before)
-        return flat._reshape((*batch, blocks * _BLOCK))._slice(len(batch), 0, length)
+        whole = ceiling_divide(length, block) * block
+        padded = self.pad_to(*batch, whole, value=self._identity_of(op))
+        cut = padded.unflatten(-1, (-1, block))
+        before = cut._of_all(op, len(batch) + 1)._scan_last(op, True, block)
+        flat = cut._folded(op, len(batch) + 1, strict)._with(op, before.unsqueeze(-1))
+        return flat.flatten(-2)._slice(len(batch), 0, length)

@@ -51,16 +51,9 @@ class LinearAlgebra(Labels):
         """The matrix product in the type that sums of `dtype` are kept in."""
         wide = accumulator_dtype(sum_dtype(dtype))
         row, column = self.cast(wide), other.cast(wide)
-        *above, depth = row.shape
-        if column.ndim == 1:
-            return (row * column)._fold(Op.ADD, (self.ndim - 1,), False)
-        *batch, _, width = column.shape
-        last = column.ndim - 1
-        column = column._permute((*range(last - 1), last, last - 1))
-        if self.ndim == 1:
-            return (row * column)._fold(Op.ADD, (last,), False)
-        row = row._reshape((*above, 1, depth))
-        column = column._reshape((*batch, 1, width, depth))
+        column = column if column.ndim == 1 else column.mT  # (*batch, columns, depth)
+        if row.ndim > 1 and column.ndim > 1:
+            row, column = row.unsqueeze(-2), column.unsqueeze(-3)
         terms = row * column  # (*batch, rows, columns, depth)
         return terms._fold(Op.ADD, (terms.ndim - 1,), False)
 

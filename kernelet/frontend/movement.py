@@ -111,7 +111,11 @@ class Movement(Elementwise):
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """With two axes exchanged; ``np.swapaxes(x, dim0, dim1)``."""
-        return self.movedim((dim0, dim1), (dim1, dim0))
+        first, second = self.axis(dim0), self.axis(dim1)
+        order = list(range(self.ndim))
+        if order:
+            order[first], order[second] = second, first
+        return self._permute(tuple(order))
 
     @property
     def T(self) -> Self:

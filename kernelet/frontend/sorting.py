@@ -165,30 +165,23 @@ class Sorting(Indexing):
         return result._slice(len(batch), 0, length)
 
     def _sorted_by_counting(self) -> Self:
-        *batch, length = self.shape
-        mine = self._reshape((*batch, length, 1))
-        others = self._reshape((*batch, 1, length))
-        last = self.ndim
-        rank = (others < mine).cast(dtypes.int32)._fold(Op.ADD, (last,), False)
-        placed = rank._reshape((*batch, 1, length)) == self._arange(length)._reshape((length, 1))
-        return placed.where(others, 0)._fold(Op.ADD, (last,), False)
+        mine, others, last = self.unsqueeze(-1), self.unsqueeze(-2), (self.ndim,)
+        rank = (others < mine).cast(dtypes.int32)._fold(Op.ADD, last, False)
+        placed = rank.unsqueeze(-2) == self._arange(self.shape[-1]).unsqueeze(1)
+        return placed.where(others, 0)._fold(Op.ADD, last, False)
 
     def _columnsort(self, columns: int, rows: int, counted: int, depth: int) -> Self:
         """The last axis, `columns` times `rows` elements, in order."""
         *batch, length = self.shape
-        last, half = self.ndim - 1, rows // 2
-        flat, tall, wide = (*batch, length), (*batch, rows, columns), (*batch, columns, rows)
-        turn = (*range(last), last + 1, last)
+        tall, wide, half = (*batch, rows, columns), (*batch, columns, rows), rows // 2
         result = self._reshape(wide)._sorted_rows(counted, depth)
         # Deal the columns out over the rows, and back.
-        result = result._reshape(tall)._permute(turn)._sorted_rows(counted, depth)
-        result = result._permute(turn)._reshape(wide)._sorted_rows(counted, depth)
+        result = result._reshape(tall).mT._sorted_rows(counted, depth)
+        result = result.mT._reshape(wide)._sorted_rows(counted, depth)
         # Columns that begin in the middle of one and end in the middle of the next.
-        whole = result._reshape(flat)
-        inner = whole._slice(last, half, length - half)._reshape((*batch, columns - 1, rows))
-        inner = inner._sorted_rows(counted, depth)._reshape((*batch, length - rows))
-        ends = whole._slice(last, 0, half), whole._slice(last, length - half, length)
-        return ends[0].cat(inner, ends[1], dim=last)
+        first, inner, last = result.flatten(-2).split([half, columns * rows - rows, half], -1)
+        inner = inner.unflatten(-1, (-1, rows))._sorted_rows(counted, depth).flatten(-2)
+        return first.cat(inner, last, dim=-1)
 
 
 def _column_shape(length: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Self, final
 from kernelet import backends, engine, holdings
 from kernelet.base import trace
 from kernelet.base.config import Context
-from kernelet.base.dtype import DType, Scalar
+from kernelet.base.dtype import Scalar
 from kernelet.base.errors import DTypeError, GradientError
 from kernelet.frontend import history, host, live, sharding
 from kernelet.frontend.attention import Attention
@@ -195,8 +195,8 @@ class Tensor(
         return f"Tensor({self.tolist()}, dtype={self.dtype!r}, device={self.device!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        shape, where = known_shape(self.shape), (self.device, sharding.axis_of(self.uop))
-        return _rebuild, (bytes(self.data()), shape, self.dtype, self.required, *where)
+        data = host.HostData(bytes(self.data()), known_shape(self.shape), self.dtype)
+        return _rebuild, (data, self.required, self.device, sharding.axis_of(self.uop))
 
     # ---- devices and types ----
 
@@ -444,14 +444,9 @@ class Tensor(
 
 
 def _rebuild(
-    data: bytes,
-    shape: tuple[int, ...],
-    dtype: DType,
-    requires_grad: bool | None,
-    device: DeviceLike = None,
-    axis: int | None = None,
+    data: host.HostData, required: bool | None, device: str | tuple[str, ...], axis: int | None
 ) -> Tensor:
-    near = device if axis is None or device is None else tuple(device)[0]
-    found = Tensor(stored_node(host.HostData(data, shape, dtype), device_name(near)))
-    found = found if axis is None or device is None else found.shard(tuple(device), axis).realize()
-    return Tensor(found.uop, requires_grad=requires_grad)
+    near = device if axis is None else device[0]
+    found = Tensor(stored_node(data, device_name(near)))
+    found = found if axis is None else found.shard(device, axis).realize()
+    return Tensor(found.uop, requires_grad=required)
