@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
 from kernelet.graph.bounds import Bounds
-from kernelet.graph.infer import Dim, order_key
+from kernelet.graph.infer import Dim, as_dim, kept, order_key
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 
@@ -162,14 +162,9 @@ def add_index(left: UOp, right: UOp) -> UOp:
     return combination(((left, 1), (right, 1)))
 
 
-def _settled(divisor: Dim) -> Dim:
-    normal = index_of(divisor)
-    return normal.arg if normal.op is Op.CONST else normal
-
-
 def scale_index(index: UOp, factor: Dim) -> UOp:
     """index * factor."""
-    factor = factor if isinstance(factor, int) else _settled(factor)
+    factor = as_dim(index_of(factor))
     constant, coefficients = terms_of(index)
     if isinstance(factor, int):
         if factor in (0, 1):
@@ -205,7 +200,7 @@ def subtract_index(left: UOp, right: UOp) -> UOp:
 @_kept
 def divide_index(index: UOp, divisor: Dim) -> UOp:
     """index // divisor, rounded down; the divisor is at least 1, or 0 where nothing is indexed."""
-    divisor = _settled(divisor)
+    divisor = as_dim(index_of(divisor))
     if not isinstance(divisor, int):
         return _divide_symbolic(index, divisor)
     if divisor in (0, 1):
@@ -254,7 +249,7 @@ def _quotient_atom(index: UOp, divisor: int) -> UOp:
 @_kept
 def modulo_index(index: UOp, divisor: Dim) -> UOp:
     """index % divisor, with the sign of the divisor, which is at least 1; of 0 it is 0."""
-    divisor = _settled(divisor)
+    divisor = as_dim(index_of(divisor))
     if not isinstance(divisor, int):
         return subtract_index(index, scale_index(_divide_symbolic(index, divisor), divisor))
     if divisor in (0, 1):
@@ -418,14 +413,11 @@ def substitute_index(node: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
     return _rebuild(node, dict(mapping), loops)
 
 
+@kept
 def _loops_in(node: UOp) -> frozenset[UOp]:
     """The loop variables below a node, those in the sizes of loops too."""
-    found: frozenset[UOp] | None = node.cache.get("loops")
-    if found is None:
-        own = (node,) if node.op is Op.RANGE else ()
-        found = frozenset(own).union(*[_loops_in(source) for source in node.src])
-        node.cache["loops"] = found
-    return found
+    own = (node,) if node.op is Op.RANGE else ()
+    return frozenset(own).union(*[_loops_in(source) for source in node.src])
 
 
 def _rebuild(node: UOp, memo: dict[UOp, UOp], loops: frozenset[UOp] = frozenset()) -> UOp:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar, Union
 
 from kernelet.graph.ops import Op
 
@@ -13,22 +15,34 @@ Dim = Union[int, "UOp"]
 Shape = tuple[Dim, ...]
 Placement = str | tuple[str, ...] | None
 OrderKey = tuple[int, int, str, tuple["OrderKey", ...]]
+Fact = TypeVar("Fact")
 
 
+def kept(find: Callable[[UOp], Fact]) -> Callable[[UOp], Fact]:
+    """A fact about nodes that is found once for each and kept with it."""
+    name = find.__qualname__
+
+    @wraps(find)
+    def fact(node: UOp) -> Fact:
+        known: dict[str, Fact] = node.cache
+        if name not in known:
+            known[name] = find(node)
+        return known[name]
+
+    return fact
+
+
+@kept
 def order_key(node: UOp) -> OrderKey:
     """A key that sorts the atoms of a sum by what they are, the same in every process."""
-    key = node.cache.get("order")
-    if key is None:
-        kind, number, text = int(node.op), 0, ""
-        if node.op is Op.RANGE:
-            kind, number, text = 0, node.arg.number, node.arg.kind
-        elif node.op is Op.CONST:
-            number = node.arg
-        elif node.op is Op.VARIABLE:
-            text = node.arg.name
-        key = (kind, number, text, tuple(order_key(source) for source in node.src))
-        node.cache["order"] = key
-    return key
+    kind, number, text = int(node.op), 0, ""
+    if node.op is Op.RANGE:
+        kind, number, text = 0, node.arg.number, node.arg.kind
+    elif node.op is Op.CONST:
+        number = node.arg
+    elif node.op is Op.VARIABLE:
+        text = node.arg.name
+    return kind, number, text, tuple(order_key(source) for source in node.src)
 
 
 def as_dim(index: UOp) -> Dim:

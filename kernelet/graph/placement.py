@@ -26,7 +26,7 @@ from kernelet.graph.division import (
     sum_of,
     terms_of,
 )
-from kernelet.graph.infer import Dim, Shape, max_dim
+from kernelet.graph.infer import Dim, Shape, kept, max_dim
 from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import RangeArg, UOp
@@ -82,25 +82,18 @@ def source_index(node: UOp, source: UOp, index: Index, numbers: Iterable[int]) -
     return tuple(next(opened) if axis in axes else at for axis, at in enumerate(index))
 
 
+@kept
 def ranges_in(index: UOp) -> frozenset[UOp]:
     """The loop variables that an index expression depends on."""
-    found = index.cache.get("ranges")
-    if found is None:
-        if index.op is Op.RANGE:
-            found = frozenset({index})
-        else:
-            found = frozenset().union(*[ranges_in(source) for source in index.src])
-        index.cache["ranges"] = found
-    return found
+    if index.op is Op.RANGE:
+        return frozenset({index})
+    return frozenset().union(*[ranges_in(source) for source in index.src])
 
 
+@kept
 def is_computed(index: UOp) -> bool:
     """Whether an index comes out of memory, so that only the run tells where it points."""
-    found = index.cache.get("computed")
-    if found is None:
-        found = index.op is Op.LOAD or any(map(is_computed, index.src))
-        index.cache["computed"] = found
-    return bool(found)
+    return index.op is Op.LOAD or any(map(is_computed, index.src))
 
 
 def common_prefix(chains: Sequence[Chain]) -> Chain:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernelet.base.dtype import DType, Scalar
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, scale_index, terms_of
 from kernelet.graph.fold import constant_value
-from kernelet.graph.infer import Shape
+from kernelet.graph.infer import Shape, kept
 from kernelet.graph.masks import deciding
 from kernelet.graph.movement import Index, places_below
 from kernelet.graph.ops import OP_TABLE, Op
@@ -58,18 +58,11 @@ def identity_value(node: UOp) -> UOp:
     return UOp.const(identity_of(node.arg.op, node.dtype), node.dtype)
 
 
+@kept
 def scan_of(node: UOp) -> Scan | None:
     """How a reduction runs along an axis of its results."""
     if node.op is not Op.REDUCE or node.src[0].op is not Op.WHERE or len(node.arg.axes) != 1:
         return None
-    cache = node.cache
-    if "scan" not in cache:
-        cache["scan"] = _find(node)
-    found: Scan | None = cache["scan"]
-    return found
-
-
-def _find(node: UOp) -> Scan | None:
     choice, (over,) = node.src[0], node.arg.axes
     condition, value, other = choice.src
     identity = identity_of(node.arg.op, node.dtype)

@@ -88,8 +88,8 @@ class ScratchArg:
 # What is found out by modules above this one, which compute with nodes.
 facts: dict[str, Callable[[UOp], object]] = {}
 
-# Names of this module are found several times faster than members of an enum.
-_CONST, _ADD, _MUL, _NEG = Op.CONST, Op.ADD, Op.MUL, Op.NEG
+# A name of this module is found several times faster than a member of an enum.
+_CONST = Op.CONST
 _new_object = object.__new__
 _set_field = object.__setattr__
 
@@ -147,6 +147,11 @@ class _Draft(_Fields):
 def _binary(op: Op) -> Callable[[UOp, UOp | Scalar], UOp]:
     """The operator that makes a node of kind `op`."""
     return lambda node, other: node.alu(op, node._operand(other))
+
+
+def _reflected(op: Op) -> Callable[[UOp, Scalar], UOp]:
+    """The same, of a number and a node."""
+    return lambda node, other: node.const_like(other).alu(op, node)
 
 
 @final
@@ -365,31 +370,19 @@ class UOp(_Fields):
     def _operand(self, value: UOp | Scalar) -> UOp:
         return value if isinstance(value, UOp) else self.const_like(value)
 
-    def __add__(self, other: UOp | Scalar) -> UOp:
-        operand = other if isinstance(other, UOp) else self.const_like(other)
-        return UOp(_ADD, self.dtype, (self, operand))
-
-    def __radd__(self, other: Scalar) -> UOp:
-        return UOp(_ADD, self.dtype, (self.const_like(other), self))
-
     def __sub__(self, other: UOp | Scalar) -> UOp:
-        return UOp(_ADD, self.dtype, (self, -self._operand(other)))
+        return self + -self._operand(other)
 
     def __rsub__(self, other: Scalar) -> UOp:
-        return UOp(_ADD, self.dtype, (self.const_like(other), -self))
+        return self.const_like(other) + -self
 
     def __neg__(self) -> UOp:
         if self.op is _CONST:
             return self.const_like(-self.arg)
-        return UOp(_NEG, self.dtype, (self,))
+        return self.alu(Op.NEG)
 
-    def __mul__(self, other: UOp | Scalar) -> UOp:
-        operand = other if isinstance(other, UOp) else self.const_like(other)
-        return UOp(_MUL, self.dtype, (self, operand))
-
-    def __rmul__(self, other: Scalar) -> UOp:
-        return UOp(_MUL, self.dtype, (self.const_like(other), self))
-
+    __add__, __mul__ = _binary(Op.ADD), _binary(Op.MUL)
+    __radd__, __rmul__ = _reflected(Op.ADD), _reflected(Op.MUL)
     __floordiv__, __mod__, __lt__ = _binary(Op.IDIV), _binary(Op.MOD), _binary(Op.CMPLT)
     __and__, __or__, __xor__ = _binary(Op.AND), _binary(Op.OR), _binary(Op.XOR)
     __lshift__, __rshift__ = _binary(Op.SHL), _binary(Op.SHR)
