@@ -36,9 +36,9 @@ from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
 from kernelet.lower.scatter import scatter_sum
 from kernelet.lower.share import share_loops
-from kernelet.lower.stage import Stage, Staging, root_coordinates, root_nest, target_address
+from kernelet.lower.stage import Stage, Staging, merged_shape, root_nest, target_address
 from kernelet.lower.statements import Statements, combine, store, wrap
-from kernelet.lower.transforms import Loop, Plan
+from kernelet.lower.transforms import Loop, Plan, coordinate_of
 
 Writer = Callable[[Chain], Statements]
 Axes = dict[int, UOp]  # the loop along each axis that is summed, or an index made of loops
@@ -107,12 +107,13 @@ class NestWriter(Staging):
     # ---- the outputs ----
 
     def _root(self) -> Writer:
-        nest = root_nest(self.kernel, self.plan)
+        nest, shape = root_nest(self.kernel, self.plan), merged_shape(self.kernel, self.plan)
         ranges = self.root_ranges = self.open_ranges(nest)
-        index, behind = root_coordinates(self, nest, ranges)
+        places = tuple(coordinate_of(nest, ranges, axis) for axis in range(len(shape)))
+        index, behind = self.stand_ins(places, shape)
         stores = []
         for statement in self.kernel.src:
-            target, value = statement.src
+            target, value = (UOp(Op.RESHAPE, n.dtype, (n,), shape) for n in statement.src)
             found = self.expression(value, index, ranges, None, TRUE, behind)
             address = replace_ranges(target_address(target, index), behind)
             stores.append(store(address, found))

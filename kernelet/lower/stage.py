@@ -43,7 +43,6 @@ from kernelet.graph.movement import (
     movement_index,
     product_of,
     row_major_strides,
-    unflatten_index,
 )
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.placement import (
@@ -410,29 +409,17 @@ def output_shape(kernel: UOp) -> tuple[Dim, ...]:
     return kernel.src[0].src[1].shape
 
 
+def merged_shape(kernel: UOp, plan: Plan) -> Shape:
+    """The shape of the outputs where the axes that the plan merges count as one."""
+    shape = output_shape(kernel)
+    groups = plan.merged or [(axis,) for axis in range(len(shape))]
+    return tuple(product_of(tuple(shape[axis] for axis in axes)) for axes in groups)
+
+
 def root_nest(kernel: UOp, plan: Plan) -> Nest:
     """The loops over the outputs; axes that the plan merges count as one."""
-    sizes = [product_of(axes) for axes in merged_sizes(kernel, plan)]
-    nest = tuple(Loop(group, size) for group, size in enumerate(sizes) if size != 1)
-    return apply_transforms(nest, plan.root)
-
-
-def merged_sizes(kernel: UOp, plan: Plan) -> list[Shape]:
-    """The sizes of the output's axes that each loop runs along."""
-    shape = output_shape(kernel)
-    merged = plan.merged or [(axis,) for axis in range(len(shape))]
-    return [tuple(shape[axis] for axis in axes) for axes in merged]
-
-
-def root_coordinates(staging: Staging, nest: Nest, ranges: Chain) -> tuple[Index, dict[UOp, UOp]]:
-    """The index of the outputs at one iteration of all loops, and what its variables stand for."""
-    merged = merged_sizes(staging.kernel, staging.plan)
-    positions = tuple(coordinate_of(nest, ranges, group) for group in range(len(merged)))
-    positions, behind = staging.stand_ins(positions, tuple(map(product_of, merged)))
-    index: list[UOp] = []
-    for position, sizes in zip(positions, merged, strict=True):
-        index += unflatten_index(position, sizes) if len(sizes) > 1 else [position]
-    return tuple(index), behind
+    sizes = enumerate(merged_shape(kernel, plan))
+    return apply_transforms(tuple(Loop(axis, size) for axis, size in sizes if size != 1), plan.root)
 
 
 def target_address(target: UOp, index: Index) -> UOp:
