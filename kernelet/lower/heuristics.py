@@ -221,7 +221,7 @@ def _tile_plan(analysis: Analysis, target: Target) -> Plan:
     kernel, running = analysis.kernel, running_axis(analysis)
     loops = Loops(analysis.nest)
     if running is not None:
-        loops.apply(running.follow())
+        running.follow(loops)
     else:
         # Loops that reductions depend on go outside of those that they do not.
         needed = [n for n, v in enumerate(analysis.ranges) if analysis.stage_depends(v)]

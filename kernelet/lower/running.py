@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 
 from kernelet.base.target import Target
 from kernelet.graph.division import terms_of
-from kernelet.graph.ops import Op
 from kernelet.graph.placement import is_computed
 from kernelet.graph.scan import scan_of
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis
 from kernelet.lower.loops import stride_of
+from kernelet.lower.scan import may_have_lanes
 from kernelet.lower.stage import root_nest
-from kernelet.lower.transforms import Follow, Loops, Transform, lanes_for
+from kernelet.lower.transforms import Backwards, Loops, Transform, lanes_for
 
 BLOCK = 512  # scans side by side: enough of each row for memory, few enough for the first cache
 ROWS = 4  # rows at once: an addition waits for the one before
@@ -35,23 +35,22 @@ class Running:
 
     axis: int
     backwards: bool
-    has_lanes: bool  # whether lanes along the scan give the values that one by one would
+    has_lanes: bool
 
-    def follow(self, lanes: int = 1) -> Follow:
-        """To run along the axis."""
-        return Follow(self.axis, lanes, self.backwards)
+    def follow(self, loops: Loops, lanes: int = 1) -> None:
+        """Run along the axis inside all other loops, `lanes` at a time."""
+        loops.put_first(*(n for n in loops.plain() if loops.nest[n].axis != self.axis))
+        loops.split(self.axis, lanes, "vector")
+        if self.backwards:
+            loops.apply(Backwards(self.axis))
 
 
 def running_axis(analysis: Analysis) -> Running | None:
     """Along which loop all scans of a kernel run; None where there are none, or no such loop."""
     found: set[tuple[UOp, bool]] = set()
-    has_lanes = True
-    for node, stage in analysis.writer.stages.items():
-        scan = scan_of(node)
-        if scan is None:
-            continue
-        # A product of a part may overflow where the product of all before it is 0.
-        has_lanes = has_lanes and not (node.arg.op is Op.MUL and node.dtype.is_float)
+    scans = {node: scan for node in analysis.writer.stages if (scan := scan_of(node))}
+    for node, scan in scans.items():
+        stage = analysis.writer.stages[node]
         for access in stage.accesses:
             index = access.index[scan.axis]
             _, coefficients = terms_of(index)
@@ -64,7 +63,7 @@ def running_axis(analysis: Analysis) -> Running | None:
     ((variable, backwards),) = found
     if variable not in analysis.ranges:
         return None
-    return Running(analysis.axis_of(variable), backwards, has_lanes)
+    return Running(analysis.axis_of(variable), backwards, all(map(may_have_lanes, scans)))
 
 
 def running_transforms(
@@ -86,9 +85,9 @@ def _add_lanes(loops: Loops, analysis: Analysis, running: Running, target: Targe
     is_near = _is_contiguous(analysis, along.axis, -1 if running.backwards else 1)
     lanes = math.gcd(along.steps, widest) if along.steps else 1
     if is_near and running.has_lanes and lanes >= LEAST_LANES:
-        loops.apply(running.follow(lanes))
+        running.follow(loops, lanes)
         return
-    loops.apply(running.follow())
+    running.follow(loops)
     across = [loop for loop in others if not is_near and _is_contiguous(analysis, loop.axis, 1)]
     if across and across[0].steps >= 4:
         axis, size = across[0].axis, across[0].steps

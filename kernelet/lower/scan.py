@@ -121,9 +121,17 @@ def carry_of(staging: Staging, stage: Stage) -> Carry | None:
         return None
     if stage.sizes[scan.axis] == 1:
         return Carry(staging, stage, scan, loop, None)
-    if len(stage.nest) != 1 or stage.nest[0].kind != "vector":
+    if len(stage.nest) != 1 or stage.nest[0].kind != "vector" or not may_have_lanes(stage.node):
         return None
     return Carry(staging, stage, scan, loop, stage.ranges[0])
+
+
+def may_have_lanes(node: UOp) -> bool:
+    """Whether lanes along a scan give the values that one by one would.
+
+    A product of a part may overflow where the product of all before it is 0.
+    """
+    return node.arg.op is not Op.MUL or not node.dtype.is_float
 
 
 def _follows(staging: Staging, stage: Stage, scan: Scan, variable: UOp) -> bool:

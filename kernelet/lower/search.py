@@ -18,8 +18,8 @@ from typing import TypeVar
 from kernelet.base.target import Target
 from kernelet.graph.uop import UOp
 from kernelet.lower.analysis import Analysis, size_of
+from kernelet.lower.running import running_axis
 from kernelet.lower.transforms import (
-    Follow,
     GroupLanes,
     Loop,
     Loops,
@@ -80,6 +80,8 @@ class Facts:
 
     def __init__(self, plan: Plan, kernel: UOp, target: Target) -> None:
         self.analysis = analysis = Analysis(kernel, Plan(merged=plan.merged))
+        running = running_axis(analysis)
+        self.running = None if running is None else running.axis
         self.threads = target.threads
         self.widest = target.lanes(analysis.itemsize)
         inner = [site for site in analysis.sites if site.stage]
@@ -125,25 +127,19 @@ def _with_root(plan: Plan, facts: Facts, root: Sequence[Transform]) -> Iterator[
     Orders are mended to the loops that there are, and what has no effect is left out.
     """
     loops = facts.loops()
-    followed = {transform.axis for transform in root if isinstance(transform, Follow)}
     for transform in root:
         first = next(iter(loops.nest), Loop(-1, 1))
         if isinstance(transform, Reorder):
             loops.put_first(*(n for n in transform.order if n < len(loops.nest)))
         elif isinstance(transform, Parallel):
-            if first.axis in followed:
+            if first.axis == facts.running:
                 return
             if first.kind == "loop" and first.steps > 1:
                 loops.apply(transform)
-        elif isinstance(transform, Split) and (
-            transform.axis in followed or not _is_possible(transform, loops.nest, facts)
-        ):
+        elif isinstance(transform, Split) and not _is_possible(transform, loops.nest, facts):
             return
         else:
-            try:
-                loops.apply(transform)
-            except (AssertionError, ValueError):  # there is no such loop, or it cannot be cut
-                return
+            loops.apply(transform)
     if math.prod(loop.steps for loop in loops.nest if loop.kind == "unroll") <= MOST_COPIES:
         yield replace(plan, root=loops.transforms)
 
@@ -152,11 +148,15 @@ def _is_possible(split: Split, nest: Nest, facts: Facts) -> bool:
     """Whether there is a loop to cut; tiles that overlap may not read what they have written."""
     own = [loop for loop in nest if loop.axis == split.axis]
     inner = min(own, key=lambda loop: loop.stride, default=Loop(split.axis, 1))
-    if not 1 < split.factor <= inner.steps:
+    if not 1 < split.factor <= inner.steps or inner.mirror is not None:
         return False
-    is_whole = not facts.analysis.in_place or inner.steps % split.factor == 0
-    # A tile may be cut into lanes, but lanes are whole.
-    return is_whole and (inner.kind == "loop" or (inner.kind, split.kind) == ("unroll", "vector"))
+    is_running = split.axis == facts.running
+    is_whole = inner.steps % split.factor == 0
+    if not is_whole and (is_running or facts.analysis.in_place):
+        return False
+    if split.kind != "vector":
+        return inner.kind == "loop" and not is_running  # scans run through single steps or lanes
+    return inner.kind in ("loop", "unroll")  # a tile may be cut into lanes, but lanes are whole
 
 
 def _other_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
@@ -169,9 +169,6 @@ def _other_sizes(plan: Plan, facts: Facts) -> Iterator[Plan]:
 def _sizes(
     old: Transform, after: Sequence[Transform], widest: int
 ) -> Iterator[Sequence[Transform]]:
-    if isinstance(old, Follow):
-        lanes = (old.lanes // 2, old.lanes * 2)
-        yield from ([replace(old, lanes=n)] for n in lanes if 1 <= n <= widest)
     if not isinstance(old, Split):
         return
     splits = (t for t in after if isinstance(t, Split) and t.axis == old.axis)
@@ -193,12 +190,10 @@ def _more_copies(plan: Plan, facts: Facts) -> Iterator[Plan]:
     """An axis gets copies in the register tile: for i in 64  ->  for i in 32: for j in 2 (unroll)"""
     done = {split.axis for split in _splits(plan) if split.kind == "unroll"}
     lanes = {split.axis: split.factor for split in _splits(plan) if split.kind == "vector"}
-    first = [transform for transform in plan.root if isinstance(transform, Follow)]
-    rest = [transform for transform in plan.root if transform not in first]
     for axis in dict.fromkeys(loop.axis for loop in facts.loops().nest):
         for copies in (2, 4) if axis not in done else ():
             split = Split(axis, copies * lanes.get(axis, 1), "unroll")
-            yield from _with_root(plan, facts, [*first, split, *rest])
+            yield from _with_root(plan, facts, [split, *plan.root])
 
 
 def _other_lanes(plan: Plan, facts: Facts) -> Iterator[Plan]:

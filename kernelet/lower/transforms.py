@@ -19,6 +19,7 @@ from kernelet.graph.division import (
     subtract_index,
 )
 from kernelet.graph.infer import Dim
+from kernelet.graph.movement import add_dims, multiply_dims
 from kernelet.graph.uop import UOp
 
 
@@ -65,6 +66,7 @@ class Split:
         position = min(own, key=lambda n: (nest[n].stride, -n))
         loop = nest[position]
         assert isinstance(loop.size, int), "a symbolic axis cannot be split"
+        assert loop.mirror is None, "a loop that runs down cannot be split"
         inner = replace(loop, size=self.factor, kind=self.kind, limit=None)
         if loop.size == self.factor:
             return (*nest[:position], *nest[position + 1 :], inner)
@@ -79,32 +81,21 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """Run along an axis inside all other loops, `lanes` at a time, from the end if `backwards`.
+class Backwards:
+    """Run along an axis from its end, tile by tile.
 
-    for i in 32: for j: ...  ->  for j: for i in 2: for l in 16 (vector): at i * 16 + l
+    for i in 8: at i  ->  for i in 8: at 7 - i
     """
 
     axis: int
-    lanes: int = 1
-    backwards: bool = False
 
     def apply(self, nest: Nest) -> Nest:
-        """The nest with the loop of the axis last of the plain loops."""
-        (position,) = (n for n, loop in enumerate(nest) if loop.axis == self.axis)
-        loop, lanes = nest[position], self.lanes
-        last = loop.size - lanes if isinstance(loop.size, int) else index_of(loop.size + -1)
-        outer = replace(loop, mirror=last if self.backwards else None)
-        inner: Nest = ()
-        if lanes > 1:
-            assert isinstance(loop.size, int), "a symbolic axis cannot be split"
-            assert loop.size % lanes == 0, "tiles of a scan cannot overlap"
-            inner = (Loop(self.axis, lanes, 1, "vector"),)
-            outer = replace(outer, size=loop.size // lanes, stride=lanes)
-        rest = (*nest[:position], *nest[position + 1 :])
-        plain = tuple(other for other in rest if other.kind in ("loop", "thread"))
-        tile = tuple(other for other in rest if other.kind not in ("loop", "thread"))
-        return (*plain, *((outer,) if outer.size != 1 else ()), *tile, *inner)
+        """The nest whose plain loops along the axis run down."""
+        lasts = [multiply_dims(add_dims(loop.size, -1), loop.stride) for loop in nest]
+        return tuple(
+            replace(loop, mirror=last) if (loop.axis, loop.kind) == (self.axis, "loop") else loop
+            for loop, last in zip(nest, lasts, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +140,7 @@ class GroupLanes:
     lanes: int
 
 
-Transform = Split | Follow | Reorder | Parallel
+Transform = Split | Backwards | Reorder | Parallel
 
 
 @dataclass(frozen=True, slots=True)

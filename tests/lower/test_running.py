@@ -10,7 +10,7 @@ from kernelet.lower.analysis import Analysis
 from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.running import Running, running_axis
-from kernelet.lower.transforms import Follow, Parallel, Plan, Split
+from kernelet.lower.transforms import Backwards, Parallel, Plan, Reorder, Split
 from tests.lower.pseudocode import kernel, memory, permute, softmax
 from tests.lower.test_scan import scan
 
@@ -42,17 +42,18 @@ def test_the_loop_that_a_scan_runs_along_is_found(backwards: bool) -> None:
 @pytest.mark.parametrize("backwards", [False, True])
 def test_lanes_lie_along_a_scan_of_neighbours(backwards: bool) -> None:
     plan = planned(scan(512, rows=512, backwards=backwards))
-    assert plan.root == (Follow(1, 8, backwards), Parallel())
+    down = (Backwards(1),) if backwards else ()
+    assert plan.root == (Split(1, 8, "vector"), *down, Parallel())
 
 
 def test_rows_of_odd_length_run_side_by_side() -> None:
-    assert planned(scan(509, rows=512)).root == (Follow(1), Split(0, 4, "unroll"), Parallel())
+    assert planned(scan(509, rows=512)).root == (Split(0, 4, "unroll"), Parallel())
 
 
 def test_scans_beside_each_other_run_in_blocks() -> None:
     plan = planned(across(512, 2048))
-    assert plan.root == (Follow(0), Split(1, 512), Split(1, 8, "vector"), Parallel())
+    assert plan.root == (Reorder((1, 0)), Split(1, 512), Split(1, 8, "vector"), Parallel())
 
 
 def test_one_row_has_no_threads() -> None:
-    assert planned(scan(4096, rows=1)).root == (Follow(0, 8),)
+    assert planned(scan(4096, rows=1)).root == (Split(0, 8, "vector"),)

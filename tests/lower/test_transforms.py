@@ -8,7 +8,7 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
 from kernelet.lower.transforms import (
-    Follow,
+    Backwards,
     GroupLanes,
     Loop,
     Loops,
@@ -51,15 +51,12 @@ def test_a_split_that_does_not_divide_ends_with_a_tile_that_overlaps() -> None:
     assert [column for row, column in places(nest) if row == 0] == [*range(8), 6, 7, 8, 9]
 
 
-def test_to_follow_an_axis_is_to_run_along_it_inside_the_others() -> None:
-    nest = Follow(0, 2).apply(TABLE)
-    assert nest == (Loop(1, 10), Loop(0, 3, 2), Loop(0, 2, kind="vector"))
-    assert [row for row, column in places(nest) if column == 4] == [0, 1, 2, 3, 4, 5]
-
-
-def test_to_follow_an_axis_backwards_is_to_start_at_its_last_tile() -> None:
-    nest = Follow(0, 2, backwards=True).apply(TABLE)
+def test_to_run_backwards_is_to_start_at_the_last_tile() -> None:
+    nest = apply_transforms(TABLE, (Reorder((1, 0)), Split(0, 2, "vector"), Backwards(0)))
+    assert nest == (Loop(1, 10), Loop(0, 3, 2, mirror=4), Loop(0, 2, kind="vector"))
     assert [row for row, column in places(nest) if column == 4] == [4, 5, 2, 3, 0, 1]
+    whole = apply_transforms(TABLE, (Split(0, 6, "vector"), Backwards(0)))
+    assert [row for row, column in places(whole) if column == 4] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_split_by_the_whole_size_only_moves_the_loop_inwards() -> None:
