@@ -53,33 +53,20 @@ NUMBER_IDENTITIES = RuleSet(
     equation(-x * c, x * -c, dtypes=NUMBERS),
     equation(-(x * c), x * -c, dtypes=NUMBERS),
     equation(x.maximum(x), x, dtypes=EVERY),
-    equation(x.alu(Op.TRUNC).alu(Op.TRUNC), x.alu(Op.TRUNC), dtypes=dtypes.floats),
     equation(x < x, FALSE, dtypes=EVERY),
     equation(p.cast(ANY_DTYPE).not_equal(0), p, dtypes=NUMBERS),
-    equation(p.cast(ANY_DTYPE).not_equal(1), p.logical_not(), dtypes=NUMBERS),
 )
 
 INTEGER_IDENTITIES = RuleSet(
     "integer identities",
     equation(x + 0, x, dtypes=BITS),
-    equation(x * 0, ZERO, dtypes=BITS),
     equation(x + -x, ZERO, dtypes=INTEGERS),
-    equation((x + y) + -y, x, dtypes=INTEGERS),
     equation((x + c) + d, x + (c + d), dtypes=INTEGERS),
-    equation((x * c) * d, x * (c * d), dtypes=INTEGERS),
-    equation((x * c) + (x * d), x * (c + d), dtypes=INTEGERS),
-    equation((x * c) + x, x * (c + 1), dtypes=INTEGERS),
-    equation(x.maximum(c).maximum(d), x.maximum(c.maximum(d)), dtypes=INTEGERS),
     equation((x + c).not_equal(d), x.not_equal(d + -c), dtypes=INTEGERS),
-    equation((x ^ c).not_equal(d), x.not_equal(d ^ c), dtypes=BITS),
     equation((-x).not_equal(c), x.not_equal(-c), dtypes=INTEGERS),
     equation(x.not_equal(x), FALSE, dtypes=BITS),
-    equation(x.alu(Op.TRUNC), x, dtypes=INTEGERS),
     equation(x // 1, x, dtypes=INTEGERS),
-    equation(x % 1, ZERO, dtypes=INTEGERS),
     equation(x % x, ZERO, dtypes=INTEGERS),
-    equation(x << 0, x, dtypes=INTEGERS),
-    equation(x >> 0, x, dtypes=INTEGERS),
 )
 
 BIT_IDENTITIES = RuleSet(
@@ -87,35 +74,19 @@ BIT_IDENTITIES = RuleSet(
     equation(x & x, x, dtypes=BITS),
     equation(x | x, x, dtypes=BITS),
     equation(x ^ x, ZERO, dtypes=BITS),
-    equation(x & 0, ZERO, dtypes=BITS),
     equation(x | 0, x, dtypes=BITS),
     equation(x ^ 0, x, dtypes=BITS),
-    equation((x & y) & x, x & y, dtypes=BITS),
-    equation((x | y) | x, x | y, dtypes=BITS),
-    equation((x ^ y) ^ x, y, dtypes=BITS),
-    equation(x & (x | y), x, dtypes=BITS),
-    equation(x | (x & y), x, dtypes=BITS),
     equation((x & c) & d, x & (c & d), dtypes=BITS),
-    equation((x | c) | d, x | (c | d), dtypes=BITS),
-    equation((x ^ c) ^ d, x ^ (c ^ d), dtypes=BITS),
 )
 
 LOGIC = RuleSet(
     "logic",
     equation(x & True, x, dtypes=BOOLEAN),
-    equation(x | True, TRUE, dtypes=BOOLEAN),
-    equation(x * True, x, dtypes=BOOLEAN),
     equation(x + True, TRUE, dtypes=BOOLEAN),
     equation(x.maximum(False), x, dtypes=BOOLEAN),
     equation(x.not_equal(False), x, dtypes=BOOLEAN),
-    equation(x ^ True, x.logical_not(), dtypes=BOOLEAN),
     equation(x.logical_not().logical_not(), x, dtypes=BOOLEAN),
     equation(x.logical_not().not_equal(y), x.not_equal(y).logical_not(), dtypes=BOOLEAN),
-    equation(x & x.logical_not(), FALSE, dtypes=BOOLEAN),
-    equation(x | x.logical_not(), TRUE, dtypes=BOOLEAN),
-    equation(x < True, x.logical_not(), dtypes=BOOLEAN),
-    equation(x < False, FALSE, dtypes=BOOLEAN),
-    equation(c < x, c.logical_not() & x, dtypes=BOOLEAN),
 )
 
 CHOICES = RuleSet(
@@ -129,7 +100,6 @@ CHOICES = RuleSet(
     equation(p.where(q.where(x, y), y), (p & q).where(x, y), dtypes=EVERY),
     equation(p.where(x, q.where(x, y)), (p | q).where(x, y), dtypes=EVERY),
     equation(p.where(x, False), p & x, dtypes=BOOLEAN),
-    equation(p.where(True, x), p | x, dtypes=BOOLEAN),
 )
 
 
@@ -167,19 +137,11 @@ def equal_constants_are_a_vector_constant(node: UOp) -> UOp | None:
     return first.replace(dtype=node.dtype) if set(node.src) == {first} else None
 
 
-@rule(UPat(Op.EXTRACT, src=(UPat((Op.VECTORIZE, Op.CONST), name="vector"),), name="node"))
-def a_lane_of_a_known_vector_is_its_source(node: UOp, vector: UOp) -> UOp:
-    """extract(vectorize(x, y), 1) -> y"""
-    lane = node.arg
-    return vector.src[lane] if vector.op is Op.VECTORIZE else vector.replace(dtype=node.dtype)
-
-
 CONSTANTS = RuleSet(
     "constants",
     constants_are_computed,
     constants_go_right,
     equal_constants_are_a_vector_constant,
-    a_lane_of_a_known_vector_is_its_source,
 )
 
 
@@ -232,17 +194,10 @@ def the_greater_range_is_the_maximum(left: UOp, right: UOp) -> UOp | None:
     return right if right.bounds.min >= left.bounds.max else None
 
 
-@rule(UPat((Op.MOD, Op.TRUNCMOD), BITS, (UPat.var("value"), UPat.var("size"))))
-def a_value_below_the_modulus_is_its_own_rest(value: UOp, size: UOp) -> UOp | None:
-    """i % 9 -> i, where i is a loop over 0..7"""
-    return value if value.bounds.min >= 0 and value.bounds.max < size.bounds.min else None
-
-
 BOUNDS = RuleSet(
     "bounds",
     one_possible_value_is_a_constant,
     the_greater_range_is_the_maximum,
-    a_value_below_the_modulus_is_its_own_rest,
 )
 
 _GROUPS = (NUMBER_IDENTITIES, INTEGER_IDENTITIES, BIT_IDENTITIES, LOGIC, CHOICES, CASTS, BOUNDS)

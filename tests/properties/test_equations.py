@@ -120,7 +120,7 @@ def test_a_wrong_right_side_is_caught(rule: Equation) -> None:
 
 
 def test_every_equation_of_the_module_is_in_the_algebra() -> None:
-    assert len(ALL_EQUATIONS) == len(set(ALL_EQUATIONS)) > 80
+    assert len(ALL_EQUATIONS) == len(set(ALL_EQUATIONS)) > 50
     assert set(ALGEBRA) <= set(algebra.ALGEBRA.rules)
 
 
