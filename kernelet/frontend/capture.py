@@ -113,8 +113,7 @@ class Capture:
         self._used |= {id(place.buffer.whole) for place in memory if isinstance(place, Kept)}
         self._fresh = [Buffer(each.device, each.nbytes) for each in work.fresh]
         # The tensors that stand for such memory, and which blocks of it.
-        known = [(tensor, _blocks_of(tensor)) for tensor in others]
-        standing = [(tensor, blocks) for tensor, blocks in known if blocks & self._used]
+        standing = [(t, blocks) for t in others if (blocks := _blocks_of(t)) & self._used]
         self._blocks = {id(tensor): blocks for tensor, blocks in standing}
         self._standing = weakref.WeakValueDictionary({id(tensor): tensor for tensor, _ in standing})
         # The memory of written inputs in the last call: who read it then was looked at.
@@ -145,17 +144,15 @@ class Capture:
 
     def is_valid(self, inputs: Inputs) -> bool:
         """Get ready for a replay; False when a tensor that it uses or updates is another now."""
-        if any(ref() is None for ref in self._left):
-            return False  # another call has put a tensor in its place
+        if any(ref() is None for ref in self._left) or self._lost_parameter():
+            return False  # another tensor has been put in its place
         changed, self._mark = live.changed_since(self._mark), live.now()
         own, written = set[int](), self._written
         given = [inputs.parts[number].given[0] for number in self._inputs_written]
         is_known = [ref() for ref in self._seen] == given
         if given:
-            own, written = (
-                _ids_of_written(inputs, self._inputs_written),
-                written.union(map(id, given)),
-            )
+            own = _ids_of_written(inputs, self._inputs_written)
+            written = written.union(map(id, given))
             self._seen = [weakref.ref(buffer) for buffer in given]
         if is_known and not any(id(t) not in own and self._needs_care(t, written) for t in changed):
             return True
@@ -164,6 +161,15 @@ class Capture:
         followers = own | {id(tensor) for tensor, blocks in rows if blocks & self._written}
         live.before_replay(written, self._used | written, followers)
         return all(_blocks_of(tensor) == blocks for tensor, blocks in rows)
+
+    def _lost_parameter(self) -> bool:
+        """Whether nobody stands any longer for memory for which some tensor stood."""
+        if len(self._blocks) == len(self._standing):
+            return False
+        standing = {number: self._blocks[number] for number in self._standing}
+        lost = set().union(*self._blocks.values()).difference(*standing.values())
+        self._blocks = standing
+        return not lost.isdisjoint(self._used)
 
     def _needs_care(self, tensor: live.Handle, written: set[int]) -> bool:
         if self._standing.get(id(tensor)) is tensor:

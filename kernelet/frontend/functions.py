@@ -197,7 +197,11 @@ class Functions(Elementwise):
             return value.sqrt() if exponent > 0 else value.rsqrt()
         if abs(exponent) <= _UNROLLED_POWER and float(exponent).is_integer():
             result = value._whole_power(int(abs(exponent)))
-            return result if exponent >= 0 else result.reciprocal()
+            if exponent >= 0:
+                return result
+            # At 0 the slope of the quotient would be infinity times 0.
+            steps = value.reciprocal()._whole_power(int(-exponent))
+            return result.reciprocal()._known_as("identity", steps)
         return value._float_power(value._constant(exponent))
 
     def _whole_power(self, exponent: int) -> Self:
@@ -227,7 +231,7 @@ class Functions(Elementwise):
         size = (of_one | to_zero).where(1.0, (power * logs).exp2())
         whole = power.eq(power.trunc())
         odd = whole & (power * 0.5).ne((power * 0.5).trunc())
-        negative = whole.where(odd.where(-size, size), self.isinf().where(size, math.nan))
+        negative = whole.where(odd.where(-size, size), self.isinf().where(size, self.sqrt()))
         at_zero = power.eq(1).where(self, (power < 1).where(self.sqrt(), 0.0))
         at_zero = (power < 0).where(odd.where(self.reciprocal(), math.inf), at_zero)
         at_zero = power.ne(power).where(math.nan, at_zero)

@@ -92,16 +92,9 @@ def now() -> int:
 
 def changed_since(mark: int, thread: int | None = None) -> list[Handle]:
     """The tensors that were made or given another value after `mark = now()`, in one thread or any."""
-    found = []
-    for ref in reversed(_live.valuerefs()):
-        tensor = ref()
-        if tensor is None:
-            continue
-        if tensor.changed[0] < mark:
-            break
-        if thread in (None, tensor.changed[1]):
-            found.append(tensor)
-    return found
+    alive = (tensor for ref in reversed(_live.valuerefs()) if (tensor := ref()) is not None)
+    recent = itertools.takewhile(lambda tensor: tensor.changed[0] >= mark, alive)
+    return [tensor for tensor in recent if thread in (None, tensor.changed[1])]
 
 
 # ---- views ----

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, DataError, DTypeError
+from kernelet.frontend.host import known_shape
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.files import Path, Source, name_of, open_source, replacing, size_of
 
@@ -64,15 +65,15 @@ def safe_save(
                 f"safetensors: {name} is of type {type(tensor).__name__}, not Tensor. "
                 "Wrap it in Tensor(...), or put texts into metadata."
             )
+        if name == "__metadata__" or not isinstance(name, str):
+            raise ArgumentError(
+                f"safetensors: {name!r} cannot be the name of a tensor. Give another text."
+            )
         if tensor.dtype not in _NAMES:
             raise DTypeError(f"safetensors: {name} is {tensor.dtype.name}, which cannot be saved.")
-        shape = [int(dim) for dim in tensor.shape if isinstance(dim, int)]
+        shape = known_shape(tensor.shape)
         end = begin + math.prod(shape) * tensor.dtype.itemsize
-        header[name] = {
-            "dtype": _NAMES[tensor.dtype],
-            "shape": shape,
-            "data_offsets": [begin, end],
-        }
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

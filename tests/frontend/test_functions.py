@@ -215,6 +215,18 @@ def test_powers_have_slopes_at_base_one_and_power_zero() -> None:
     np.testing.assert_allclose(by_power.numpy()[[0, 1, 3]], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -8, -0.5, 0.5, 1.5, 2.5])
+def test_slopes_of_powers_at_zero_and_below(exponent: float) -> None:
+    base = np.array([0.0, -0.0, -1.5, 2.0], np.float32)
+    x = Tensor(base)
+    slopes = (x**exponent).sum().gradient(x)[0].numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wanted = np.float32(exponent) * base ** np.float32(exponent - 1)
+    if exponent == 0.5:
+        wanted[1] = math.inf  # the root of -0 is -0, and the slope there that of 0
+    np.testing.assert_allclose(abs(slopes), abs(wanted), rtol=1e-6)
+
+
 GAMMA = [0.1, 0.3, 0.9, 1.1, 1.4, 1.9999, 2.5, 3.7, 6.2, 8.4999, 8.6, 14.0, 300.0, 1e6, -0.3, -7.25]
 
 

@@ -7,6 +7,7 @@ import tracemalloc
 import weakref
 from collections import namedtuple
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -631,6 +632,31 @@ def test_a_tensor_that_stands_for_another_value_is_captured_anew():
     for _ in range(4):
         assert jit(Tensor([10.0])).item() == 70.0
     assert len(calls) == 4
+
+
+@pytest.mark.parametrize("put", [lambda old: Tensor([7.0]).realize(), lambda old: old + 5.0])
+def test_a_parameter_with_another_one_in_its_place_is_captured_anew(put):
+    layer, held = SimpleNamespace(weight=Tensor([2.0]).realize()), [Tensor([1.0]).realize()]
+    jit, calls = counted(lambda x: x * layer.weight + held[0])
+    for _ in range(3):
+        assert jit(Tensor([10.0])).item() == 21.0
+    layer.weight = put(layer.weight)
+    for _ in range(4):
+        assert jit(Tensor([10.0])).item() == 71.0
+    held[0] = put(held[0])
+    for _ in range(4):
+        assert jit(Tensor([10.0])).item() == pytest.approx(70.0 + held[0].item())
+    assert len(calls) == 6
+
+
+def test_views_of_a_parameter_come_and_go_without_another_capture():
+    weight = Tensor([[2.0, 3.0], [4.0, 5.0]]).realize()
+    jit, calls = counted(lambda x: x @ weight)
+    for row in [0, 1, 0, 1, 0, 1]:
+        shown = weight[row]
+        assert jit(Tensor([[1.0, 0.0]])).tolist() == [[2.0, 3.0]]
+        assert shown.shape == (2,)
+    assert len(calls) == 2
 
 
 def test_the_learning_rate_and_a_loaded_state_are_seen():

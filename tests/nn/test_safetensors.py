@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from kernelet import Tensor, dtypes
+from kernelet import Tensor, Variable, dtypes
 from kernelet.base.errors import ArgumentError, DataError
 from kernelet.nn.safetensors import safe_load, safe_load_metadata, safe_save
 
@@ -104,6 +104,21 @@ def test_a_damaged_file_says_what_is_wrong(tmp_path, content, found):
 def test_only_tensors_are_saved(tmp_path):
     with pytest.raises(ArgumentError, match="safetensors: x is of type list"):
         safe_save({"x": [1, 2]}, tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("name", ["__metadata__", 3, None])
+def test_names_are_texts_that_the_header_does_not_use(tmp_path, name):
+    with pytest.raises(ArgumentError, match="safetensors: .* cannot be the name of a tensor"):
+        safe_save({name: Tensor([1.0])}, tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_a_tensor_of_bound_length_is_saved_as_long_as_it_is(tmp_path):
+    rows = Tensor.arange(12).reshape(6, 2).contiguous()[: Variable("rows", 1, 6).bind(4)]
+    safe_save({"rows": rows, "last": Tensor([5.0])}, tmp_path / "x.safetensors")
+    back = safe_load(tmp_path / "x.safetensors")
+    assert back["rows"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert back["last"].tolist() == [5.0]
 
 
 def test_any_changed_byte_gives_values_or_a_data_error(tmp_path):
