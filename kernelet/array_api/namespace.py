@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from kernelet.base.dtype import DType, Scalar, dtypes, promote
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.device import Device
-from kernelet.frontend.primitives import DeviceLike, broadcast_shape, scalar_dtype
+from kernelet.frontend.primitives import DeviceLike, broadcast_shape
+from kernelet.frontend.promotion import scalar_dtype
 from kernelet.frontend.tensor import Tensor
 
 __array_api_version__ = "2024.12"

@@ -21,7 +21,7 @@ from kernelet.base.dtype import (
     round_to,
 )
 from kernelet.frontend.host import Nested
-from kernelet.frontend.primitives import scalar_dtype
+from kernelet.frontend.promotion import scalar_dtype
 from kernelet.graph.algebra import holds_every
 
 # The element types by every name that they have.

@@ -14,7 +14,7 @@ from typing import Any
 from kernelet import holdings
 from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
-from kernelet.frontend.primitives import scalar_dtype
+from kernelet.frontend.promotion import scalar_dtype
 from kernelet.graph import pattern, rewrite
 from kernelet.graph.algebra import simplify
 from kernelet.graph.ops import COMMUTATIVE, COMPARISONS, ELEMENTWISE, MOVEMENT, OP_TABLE, Op

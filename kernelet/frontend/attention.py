@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from kernelet.base.dtype import promote
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.linalg import LinearAlgebra
 from kernelet.frontend.primitives import known, show_shape
@@ -41,7 +40,7 @@ class Attention(LinearAlgebra, Random):
         _check_heads(self, key, value)
         if enable_gqa:
             key, value = self._shared_heads(key), self._shared_heads(value)
-        kind = promote(promote(self.dtype, key.dtype), value.dtype)
+        kind = self._common_dtype(self, key, value)
         factor = 1 / math.sqrt(known(self.shape[-1])) if scale is None else scale
         scores = self._multiplied(key.transpose(-2, -1), kind) * factor  # (*batch, queries, keys)
         if is_causal:

@@ -12,7 +12,8 @@ from typing import Literal, Self, TypeVar
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DTypeError
 from kernelet.frontend.movement import Movement
-from kernelet.frontend.primitives import DTypeLike, Primitives, as_dtype, known
+from kernelet.frontend.primitives import Primitives, known
+from kernelet.frontend.promotion import DTypeLike, as_dtype
 from kernelet.graph.ops import Op
 
 Width = Literal[1, 2, 4]

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from kernelet.base.dtype import DType, promote
+from kernelet.base.dtype import DType
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.arguments import Count
 from kernelet.frontend.labels import Labels
 from kernelet.frontend.pooling import Padding, PerAxis, Pooling, Window, per_axis, window_list
-from kernelet.frontend.primitives import DTypeLike, accumulator_dtype, as_dtype, known, show_shape
-from kernelet.frontend.reduction import sum_dtype
+from kernelet.frontend.primitives import known, show_shape
+from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, sum_dtype
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 
@@ -48,7 +48,7 @@ class Convolution(Pooling, Labels):
         self._check_filters(weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
         sizes = [known(dim) for dim in weight.shape[2:]]
         windows = window_list(sizes, stride, dilation, padding)
-        kind = _result_dtype(self, weight, bias, dtype)
+        kind = as_dtype(dtype, self._common_dtype(self, weight, bias))
         return self._convolved(weight, bias, windows, groups, kind)
 
     def conv1d(
@@ -90,9 +90,10 @@ class Convolution(Pooling, Labels):
         turned = weight._flip(tuple(range(2, weight.ndim)))
         turned = turned.rearrange("(g i) o ... -> (g o) i ...", g=groups)
         windows = [window.turned(more) for window, more in zip(spread, extra, strict=True)]
-        kind = _result_dtype(self, weight, bias, None)
         wide = self._spread([window.stride for window in spread])
-        return wide._convolved(turned, bias, windows, groups, kind)
+        return wide._convolved(
+            turned, bias, windows, groups, self._common_dtype(self, weight, bias)
+        )
 
     def _convolved(
         self, weight: Self, bias: Self | None, windows: list[Window], groups: int, dtype: DType
@@ -155,10 +156,3 @@ class Convolution(Pooling, Labels):
         self._need_ndim(3)
         order = "... c (h i) (w j) -> ... (c i j) h w"
         return self.rearrange(order, i=downscale_factor, j=downscale_factor)
-
-
-def _result_dtype(
-    tensor: Convolution, weight: Convolution, bias: Convolution | None, dtype: DTypeLike
-) -> DType:
-    kind = promote(tensor.dtype, weight.dtype)
-    return as_dtype(dtype, kind if bias is None else promote(kind, bias.dtype))

@@ -16,15 +16,8 @@ from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.host import plain_number
 from kernelet.frontend.movement import flat_shape
-from kernelet.frontend.primitives import (
-    DeviceLike,
-    DTypeLike,
-    accumulator_dtype,
-    as_dtype,
-    is_scalar,
-    scalar_dtype,
-    show_shape,
-)
+from kernelet.frontend.primitives import DeviceLike, show_shape
+from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, scalar_dtype
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import add_dims
 from kernelet.graph.uop import UOp
@@ -60,7 +53,7 @@ class Creation(Elementwise):
         cls, shape: Dim | Sequence[Dim], fill_value: Scalar, **options: Unpack[Options]
     ) -> Self:
         """`fill_value` in every place; ``np.full(shape, fill_value)``."""
-        value = fill_value if is_scalar(fill_value) else plain_number(fill_value)
+        value = plain_number(fill_value)
         kind = dtype_of(options, scalar_dtype(value))
         return cls._full(value, checked_shape((shape,)), kind)._created(options)
 

@@ -19,8 +19,8 @@ from typing import Self
 
 from kernelet.base.dtype import Scalar
 from kernelet.base.helpers import ceiling_divide
-from kernelet.frontend.primitives import accumulator_dtype
-from kernelet.frontend.reduction import Reduction, sum_dtype
+from kernelet.frontend.promotion import accumulator_dtype, sum_dtype
+from kernelet.frontend.reduction import Reduction
 from kernelet.graph.ops import Op
 
 _BLOCK = 16

@@ -17,13 +17,8 @@ from typing import Any, Literal, Self, TypeVar
 
 from kernelet.base.dtype import EXACT_BITS, DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, DTypeError
-from kernelet.frontend.primitives import (
-    Primitives,
-    broadcast_shape,
-    is_scalar,
-    promote_scalar,
-    scalar_dtype,
-)
+from kernelet.frontend.primitives import Primitives, broadcast_shape
+from kernelet.frontend.promotion import is_scalar, promote_scalar, scalar_dtype
 from kernelet.graph.ops import Op
 
 Rounding = Literal["trunc", "floor"]
@@ -92,7 +87,7 @@ class Elementwise(Primitives):
         given = self._operand(other)
         left, right = (given, self) if reverse else (self, given)
         broadcast_shape(left.shape, right.shape)
-        dtype = promote(left.dtype, right.dtype)
+        dtype = self._common_dtype(left, right)
         dtype = dtype if dtype.is_float else dtypes.default_float
         return left.cast(dtype).mul(right.cast(dtype)._alu(Op.RECIPROCAL))
 
@@ -411,7 +406,7 @@ class Elementwise(Primitives):
         else:
             dtype = promote(_kind_of(if_true), _kind_of(if_false))
             yes, no = self._operand(if_true, dtype), self._operand(if_false, dtype)
-        dtype = promote(yes.dtype, no.dtype)
+        dtype = self._common_dtype(yes, no)
         return yes.cast(dtype), no.cast(dtype)
 
     def _as_mask(self) -> Self:

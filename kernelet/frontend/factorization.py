@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Self, TypeVar
 
-from kernelet.base.dtype import promote
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.linalg import LinearAlgebra
 from kernelet.frontend.primitives import known, show_shape
@@ -78,11 +77,11 @@ class Factorization(LinearAlgebra, Sorting):
 
         Each turn gives back precision that the inverse has lost, and makes one more derivative exact.
         """
-        matrix, sides, inverse = self._widened(), other._widened(), inverse.detach()
+        matrix, sides = self._widened(), other._widened()
         found = inverse @ sides
         for _ in range(_TURNS):
             found = found + inverse @ (sides - matrix @ found)
-        return found.cast(promote(self._floating().dtype, other._floating().dtype))
+        return found.cast(self._common_dtype(self._floating(), other._floating()))
 
     def _lower_inverse(self) -> Self:
         """The inverse of a lower triangular matrix, from those of ever greater diagonal blocks.
@@ -90,9 +89,8 @@ class Factorization(LinearAlgebra, Sorting):
         [A 0; B C] -> [1/A 0; -1/C B 1/A  1/C], for all blocks of one size at once.
         """
         *batch, size, _ = self.shape
-        length, whole, block = known(size), 1, 1
-        while whole < length:
-            whole *= 2
+        length, block = known(size), 1
+        whole = 1 << max(length - 1, 0).bit_length()
         padded = self.pad_to(*batch, whole, whole) + self._identity(whole, length)
         blocks = padded.diagonal(0, -2, -1).reciprocal()._reshape((*batch, whole, 1, 1))
         while block < whole:
@@ -233,11 +231,8 @@ class Factorization(LinearAlgebra, Sorting):
         signs = (signed < 0).where(-1, signed._constant(1))
         left = left * signs.pad_to(*signs.shape[:-1], left.shape[-1], value=1).unsqueeze(-2)
         values = signed * signs
-        if left.shape[-1] == columns:
-            left, values, right = wide._derived_svd(left.detach(), values.detach(), right.detach())
-        else:
-            thin = left[..., :columns].detach()
-            values = wide._derived_svd(thin, values.detach(), right.detach())[1]
+        found = wide._derived_svd(left[..., :columns], values, right)
+        left, values, right = found if left.shape[-1] == columns else (left, found[1], right)
         return left.cast(kind), values.cast(kind), right.mT.cast(kind)
 
     def _with_orthogonal_columns(self) -> tuple[Self, Self]:

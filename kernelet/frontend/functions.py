@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from kernelet.base.dtype import Scalar, dtypes, promote
+from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.elementwise import Elementwise, reversed_operator
 from kernelet.frontend.gradient import cosine, gradients
-from kernelet.frontend.primitives import is_scalar
+from kernelet.frontend.promotion import is_scalar
 from kernelet.graph.ops import Op
 
 _LOG_2 = math.log(2.0)
@@ -45,8 +45,8 @@ TopicT = TypeVar("TopicT", bound="Functions")
 @functools.cache
 def _in_float32(formula: Callable[..., Functions]) -> Callable[..., Functions]:
     def computed(self: Functions, *others: object, **named: object) -> Functions:
-        kinds = [each.dtype for each in (*others, *named.values()) if isinstance(each, Functions)]
-        kind = functools.reduce(promote, kinds, self._floating().dtype)
+        operands = [each for each in (*others, *named.values()) if isinstance(each, Functions)]
+        kind = self._common_dtype(self._floating(), *operands)
         return formula(self._widened(), *others, **named).cast(kind)
 
     # As in a method that checks its arguments, messages show the name of the formula.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kernelet.base.dtype import dtypes, round_to
 from kernelet.base.errors import GradientError
 from kernelet.base.helpers import argsort
-from kernelet.frontend.primitives import accumulator_dtype
+from kernelet.frontend.promotion import accumulator_dtype
 from kernelet.graph.movement import product_of, subtract_dims
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import ReduceArg, UOp

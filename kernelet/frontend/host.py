@@ -28,7 +28,8 @@ from kernelet.base.dtype import (
     round_to,
 )
 from kernelet.base.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from kernelet.frontend.primitives import DeviceLike, Primitives, scalar_dtype, show_shape
+from kernelet.frontend.primitives import DeviceLike, Primitives, show_shape
+from kernelet.frontend.promotion import scalar_dtype
 from kernelet.graph.division import index_of
 from kernelet.graph.infer import Shape
 from kernelet.graph.ops import Op

@@ -20,14 +20,8 @@ from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import DTypeError, IndexingError
 from kernelet.frontend.cumulative import Cumulative
 from kernelet.frontend.gradient import inverse_view
-from kernelet.frontend.primitives import (
-    Primitives,
-    accumulator_dtype,
-    broadcast_shape,
-    product,
-    show_dim,
-    show_shape,
-)
+from kernelet.frontend.primitives import Primitives, broadcast_shape, product, show_dim, show_shape
+from kernelet.frontend.promotion import accumulator_dtype
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.movement import add_dims, subtract_dims
 from kernelet.graph.ops import Op
@@ -124,18 +118,16 @@ class Indexing(Cumulative):
             return self._slice_span(item, axis)
         if isinstance(item, Primitives):
             return _Span(0, size)
-        if isinstance(item, UOp):
-            self._check_bound(item, size, add_dims(item, 1))
-            return _Span(item, add_dims(item, 1))
-        assert isinstance(item, int)
         least = size if isinstance(size, int) else int(size.bounds.min)
-        if not -least <= item < least:
+        if isinstance(item, int) and not -least <= item < least:
             raise IndexingError(
                 f"index {item} is outside axis {axis} of {show_shape(self.shape)}. "
                 f"Use {-least} to {least - 1}."
             )
-        begin = item if item >= 0 else add_dims(size, item)
-        return _Span(begin, add_dims(begin, 1))
+        begin = _end(item, size, 0)
+        end = add_dims(begin, 1)
+        self._check_bound(begin, size, end)
+        return _Span(begin, end)
 
     def _slice_span(self, item: slice, axis: int) -> _Span:
         size = self.shape[axis]
@@ -151,17 +143,9 @@ class Indexing(Cumulative):
             return _Span(low, high + 1, step)
         wanted = f"step 1 on axis {axis}, whose size or ends are bound variables"
         self._need(step == 1, wanted, IndexingError)
-        begin = 0 if item.start is None else self._end(item.start, size)
-        end = size if item.stop is None else self._end(item.stop, size)
+        begin, end = _end(item.start, size, 0), _end(item.stop, size, size)
         self._check_bound(end, size, end)
         return _Span(begin, end)
-
-    def _end(self, value: object, size: Dim) -> Dim:
-        if isinstance(value, UOp):
-            return value
-        number = _plain(value)
-        assert number is not None
-        return number if number >= 0 else add_dims(size, number)
 
     def _check_bound(self, asked: Dim, size: Dim, end: Dim) -> None:
         reach = f"{show_dim(asked)} can reach {max_dim(end)} of {show_dim(size)} elements"
@@ -352,13 +336,9 @@ class Indexing(Cumulative):
         self, dim: int, index: Self, src: Self, reduce: ReduceMode, *, include_self: bool = True
     ) -> Self:
         """All of `src` that `index` sends to a place, combined there, with x itself or without."""
-        if self.dtype.is_bool:
-            counted = self.cast(dtypes.default_int)
-            found = counted.scatter_reduce(dim, index, src, reduce, include_self=include_self)
-            return found.cast(dtypes.bool)
         axis, places, values = self._sent(dim, index, src)
         own = self._beside(index, axis).transpose(axis, -1)
-        wide = accumulator_dtype(self.dtype)
+        wide = accumulator_dtype(self._counting().dtype)
         own, values = own.cast(wide), values.cast(wide)
         if reduce == "amin":
             own, values = own._mirrored(), values._mirrored()
@@ -440,6 +420,14 @@ def _plain(value: object) -> int | None:
     raise IndexingError(
         f"slice: {value!r} ({type(value).__name__}) is no end of a slice. Use whole numbers."
     )
+
+
+def _end(value: object, size: Dim, usual: Dim) -> Dim:
+    """Where a part of an axis begins or ends; `usual` for None."""
+    number = value if isinstance(value, UOp) else _plain(value)
+    if number is None:
+        return usual
+    return add_dims(size, number) if isinstance(number, int) and number < 0 else number
 
 
 def _width(item: object) -> int:

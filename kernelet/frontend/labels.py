@@ -9,22 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
 from typing import Self
 
-from kernelet.base.dtype import promote
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.movement import filled, tensor_list
-from kernelet.frontend.primitives import (
-    DTypeLike,
-    accumulator_dtype,
-    as_dtype,
-    product,
-    show_dim,
-    show_shape,
-)
-from kernelet.frontend.reduction import sum_dtype
+from kernelet.frontend.primitives import product, show_dim, show_shape
+from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, sum_dtype
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.ops import Op
 
@@ -93,7 +84,7 @@ class Labels(Indexing):
         cls, tensors: Sequence[Self], inputs: Sequence[Axes], output: Axes, dtype: DTypeLike = None
     ) -> Self:
         """Multiply from left to right; sum over a label once no later operand has it."""
-        wanted = as_dtype(dtype, reduce(promote, [tensor.dtype for tensor in tensors]))
+        wanted = as_dtype(dtype, cls._common_dtype(*tensors))
         wide = accumulator_dtype(sum_dtype(wanted))
         total: Self | None = None
         held: Axes = ()

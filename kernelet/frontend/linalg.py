@@ -11,21 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from kernelet.base.dtype import DType, promote
+from kernelet.base.dtype import DType
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import reversed_operator
 from kernelet.frontend.labels import Label, Labels
-from kernelet.frontend.primitives import (
-    DTypeLike,
-    accumulator_dtype,
-    as_dtype,
-    broadcast_shape,
-    product,
-    show_dim,
-    show_shape,
-)
-from kernelet.frontend.reduction import sum_dtype
+from kernelet.frontend.primitives import broadcast_shape, product, show_dim, show_shape
+from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, sum_dtype
 from kernelet.graph.ops import Op
 
 
@@ -44,7 +36,7 @@ class LinearAlgebra(Labels):
         given = self._operand(other)
         left, right = (given, self) if reverse else (self, given)
         _check_matmul(left, right)
-        wanted = as_dtype(dtype, promote(left.dtype, right.dtype))
+        wanted = as_dtype(dtype, self._common_dtype(left, right))
         return left._multiplied(right, wanted).cast(wanted)
 
     def _multiplied(self, other: Self, dtype: DType) -> Self:
@@ -98,7 +90,7 @@ class LinearAlgebra(Labels):
             result = self * weight if weight.ndim == 1 else self.matmul(weight)
             return result if bias is None else result + bias
         _check_matmul(self, weight)
-        kind = promote(promote(self.dtype, weight.dtype), bias.dtype)
+        kind = self._common_dtype(self, weight, bias)
         return (self._multiplied(weight, kind) + bias).cast(kind)
 
     def outer(self, other: Self) -> Self:

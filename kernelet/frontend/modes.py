@@ -13,7 +13,7 @@ from contextvars import ContextVar, Token
 from kernelet.base import config
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import DTypeError
-from kernelet.frontend.primitives import DTypeLike, as_dtype
+from kernelet.frontend.promotion import DTypeLike, as_dtype
 
 gradients_on: ContextVar[bool] = ContextVar("gradients_on", default=True)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import reduce
 from itertools import accumulate
 from typing import Literal, Self, TypeVar
 
-from kernelet.base.dtype import Scalar, dtypes, promote
+from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.base.helpers import ceiling_divide
 from kernelet.frontend.arguments import Count, Size, listed
@@ -293,7 +292,7 @@ class Movement(Elementwise):
         parts, dim = tensor_list([self, *others], dim)
         first = parts[0]
         axis = first.axis(dim)
-        dtype = reduce(promote, [part.dtype for part in parts])
+        dtype = self._common_dtype(*parts)
         ends: list[Dim] = [0]
         for part in parts:
             sides = (*first.shape[:axis], *part.shape[axis : axis + 1], *first.shape[axis + 1 :])

@@ -13,71 +13,26 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self, TypeGuard
+from functools import reduce
+from typing import Self
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, IndexingError, ShapeError, UserError
 from kernelet.frontend.arguments import Checked, listed
+from kernelet.frontend.promotion import (
+    DTypeLike,
+    accumulator_dtype,
+    as_dtype,
+    is_scalar,
+    promote_scalar,
+)
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import ReduceArg, UOp
 
-DTypeLike = DType | str | type | None
 DeviceLike = str | Sequence[str] | None
 Axes = int | Sequence[int] | None
-
-
-def as_dtype(dtype: DTypeLike, usual: DType | None = None) -> DType:
-    """The element type itself, or the one called as a type of numpy's, PyTorch's or Python's is.
-
-    None is the `usual` one; Python's numbers are of the default types.
-    """
-    found: object = usual if dtype is None else dtype
-    if isinstance(found, type) and found in (bool, int, float):
-        found = scalar_dtype(found())
-    if not isinstance(found, DType):
-        name = getattr(found, "__name__", str(found))
-        found = getattr(dtypes, name.removeprefix("torch."), None)
-    if not isinstance(found, DType):
-        names = ", ".join(known.name for known in dtypes.all)
-        raise ArgumentError(f"dtype {dtype!r}: there is no such element type. Use one of {names}.")
-    return found
-
-
-def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Whether `value` is a plain Python number."""
-    return isinstance(value, bool | int | float)
-
-
-def scalar_dtype(value: Scalar) -> DType:
-    """The type that a Python number has on its own."""
-    if isinstance(value, bool):
-        return dtypes.bool
-    if isinstance(value, int):
-        return dtypes.default_int if -(1 << 31) <= value < 1 << 31 else dtypes.int64
-    return dtypes.default_float
-
-
-def promote_scalar(dtype: DType, value: Scalar) -> DType:
-    """The type of a tensor of `dtype` combined with a Python number.
-
-    A number of the same kind, or of a lesser one, leaves the tensor's type alone.
-    """
-    if dtype.is_float or isinstance(value, bool):
-        return dtype
-    if isinstance(value, float):
-        return dtypes.default_float
-    return scalar_dtype(value) if dtype.is_bool else dtype
-
-
-def accumulator_dtype(dtype: DType) -> DType:
-    """The type that sums and functions of `dtype` are computed in: float32 at least.
-
-    >>> accumulator_dtype(dtypes.bfloat16), accumulator_dtype(dtypes.int64)
-    (dtypes.float32, dtypes.int64)
-    """
-    return dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
 
 
 def product(dims: Sequence[Dim]) -> Dim:
@@ -232,6 +187,11 @@ class Primitives(Checked, ABC):
     def _need_ndim(self, least: int, most: int | None = None) -> None:
         limit = "or more" if most is None else f"to {most}"
         self._need(least <= self.ndim <= (most or self.ndim), f"a tensor of {least} {limit} axes")
+
+    @staticmethod
+    def _common_dtype(*tensors: Primitives | None) -> DType:
+        """The type that these are promoted to together."""
+        return reduce(promote, [tensor.dtype for tensor in tensors if tensor is not None])
 
     # ---- elementwise nodes ----
 

@@ -25,7 +25,8 @@ from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.arguments import Count, Share, Size
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
-from kernelet.frontend.primitives import DeviceLike, accumulator_dtype, product
+from kernelet.frontend.primitives import DeviceLike, product
+from kernelet.frontend.promotion import accumulator_dtype
 from kernelet.frontend.sorting import Sorting
 from kernelet.graph.infer import Dim, Shape, max_dim
 from kernelet.graph.ops import Op

@@ -15,21 +15,11 @@ from typing import Literal, Self
 from kernelet.base.dtype import DType, dtypes
 from kernelet.frontend.casts import Bits
 from kernelet.frontend.functions import Functions
-from kernelet.frontend.primitives import Axes, DTypeLike, accumulator_dtype, as_dtype, product
+from kernelet.frontend.primitives import Axes, product
+from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, sum_dtype
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-
-
-def sum_dtype(dtype: DType) -> DType:
-    """The type of a sum: whole numbers narrower than 32 bits widen to 32.
-
-    >>> sum_dtype(dtypes.uint8), sum_dtype(dtypes.bool), sum_dtype(dtypes.float16)
-    (dtypes.uint32, dtypes.int32, dtypes.float16)
-    """
-    if dtype.is_float or dtype.itemsize == 8:
-        return dtype
-    return dtypes.uint32 if dtype.is_unsigned else dtypes.int32
 
 
 class Reduction(Bits, Functions):

@@ -28,7 +28,8 @@ from kernelet.frontend.interchange import Interchange
 from kernelet.frontend.interpolation import Interpolation
 from kernelet.frontend.losses import Losses
 from kernelet.frontend.modes import TensorType, gradients_on, no_grad
-from kernelet.frontend.primitives import DeviceLike, DTypeLike, as_dtype, product, show_shape
+from kernelet.frontend.primitives import DeviceLike, product, show_shape
+from kernelet.frontend.promotion import DTypeLike, as_dtype
 from kernelet.graph.infer import max_dim
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show
@@ -202,10 +203,7 @@ class Tensor(
 
     def to(self, device: DeviceLike) -> Self:
         """The same values on another device; whole on each of several."""
-        name = device_name(device)
-        if name == self.device:
-            return self
-        return self._wrap(UOp(Op.COPY, self.dtype, (self.uop,), name))
+        return self if device_name(device) == self.device else self.shard(device)
 
     def to_device(self, device: DeviceLike, /, *, stream: None = None) -> Self:
         """The same as `to`, under the name of the array API."""

@@ -8,7 +8,7 @@ from typing import final
 from kernelet.base.dtype import EXACT_BITS, dtypes
 from kernelet.base.errors import ShapeError
 from kernelet.frontend.arguments import Count, Size
-from kernelet.frontend.primitives import accumulator_dtype
+from kernelet.frontend.promotion import accumulator_dtype
 from kernelet.frontend.tensor import Tensor
 from kernelet.nn.parameter import filled
 

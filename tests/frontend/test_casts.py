@@ -86,3 +86,23 @@ def test_what_does_not_fit_into_bytes_is_refused() -> None:
         Tensor([1, 2]).pack_bits(3)
     with pytest.raises(DTypeError, match="Give the bytes"):
         Tensor([1, 2]).unpack_bits()
+
+
+def test_bitcast_keeps_the_bits() -> None:
+    assert Tensor([1.0]).bitcast(dtypes.uint32).tolist() == [0x3F800000]
+
+
+@pytest.mark.parametrize("source", ["uint8", "int16", "float32", "float64", "uint64"])
+@pytest.mark.parametrize("wanted", ["int8", "float16", "int32", "int64", "float64"])
+def test_bitcast_to_another_width_changes_the_last_axis(source: str, wanted: str) -> None:
+    x = np.arange(1, 49, dtype=np.float64).reshape(2, 3, 8).astype(source)
+    found = Tensor(x).bitcast(wanted).numpy()
+    want = x.view(wanted)
+    assert (found.shape, found.dtype, found.tobytes()) == (want.shape, want.dtype, want.tobytes())
+
+
+def test_bitcast_needs_whole_elements() -> None:
+    with pytest.raises(DTypeError, match="divides 12 bytes of a last axis"):
+        Tensor([1, 2, 3]).bitcast(dtypes.float64)
+    with pytest.raises(DTypeError, match="last axis"):
+        Tensor(1.0).bitcast(dtypes.uint8)
