@@ -399,13 +399,11 @@ class Elementwise(Primitives):
         )
 
     def _branches(self, if_true: Self | Scalar, if_false: Self | Scalar) -> tuple[Self, Self]:
-        if isinstance(if_true, Primitives):
-            yes, no = if_true, if_true._operand(if_false)
-        elif isinstance(if_false, Primitives):
-            yes, no = if_false._operand(if_true), if_false
-        else:
+        tensors = [each for each in (if_true, if_false) if isinstance(each, Primitives)]
+        if not tensors:
             dtype = promote(_kind_of(if_true), _kind_of(if_false))
-            yes, no = self._operand(if_true, dtype), self._operand(if_false, dtype)
+            return self._operand(if_true, dtype), self._operand(if_false, dtype)
+        yes, no = tensors[0]._operand(if_true), tensors[0]._operand(if_false)
         dtype = self._common_dtype(yes, no)
         return yes.cast(dtype), no.cast(dtype)
 

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from kernelet.base.dtype import Scalar, dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
@@ -178,14 +178,12 @@ class Movement(Elementwise):
 
     def shrink(self, bounds: Sequence[tuple[Dim, Dim] | None]) -> Self:
         """The elements from begin up to end of each axis; None keeps an axis whole."""
-        self._check_each(bounds)
-        pairs = zip(bounds, self.shape, strict=True)
-        chosen = tuple((0, size) if pair is None else tuple(pair) for pair, size in pairs)
+        chosen = self._for_each(bounds, [(0, size) for size in self.shape])
         for (begin, end), size in zip(chosen, self.shape, strict=True):
             ends = [0, begin, end, size]
             fits = any(isinstance(each, UOp) for each in ends) or ends == sorted(ends)
             self._need(fits, f"begin..end inside of 0..{size}, not {begin}..{end}")
-        return self._shrink(chosen)  # type: ignore[arg-type]
+        return self._shrink(tuple([(begin, end) for begin, end in chosen]))
 
     def shrink_to(self, *shape: Dim | None | Sequence[Dim | None]) -> Self:
         """The first elements of each axis, as many as `shape` says; None keeps an axis whole."""
@@ -198,10 +196,7 @@ class Movement(Elementwise):
 
     def _sizes(self, given: Sequence[Dim | None | Sequence[Dim | None]]) -> list[Dim]:
         """A size for each axis, its own for None."""
-        sizes = listed(given[0]) if len(given) == 1 else given
-        self._check_each(sizes)
-        pairs = zip(sizes, self.shape, strict=True)
-        return [have if size is None else size for size, have in pairs]
+        return self._for_each(listed(given[0]) if len(given) == 1 else given, self.shape)
 
     def pad(
         self,
@@ -237,12 +232,14 @@ class Movement(Elementwise):
             self._need(fits, f"two amounts for each axis, the last axis first, not {tuple(given)}")
             pairs = [(given[at], given[at + 1]) for at in range(0, len(given), 2)]
             given = [*[None] * (self.ndim - len(pairs)), *pairs[::-1]]  # type: ignore[list-item]
-        self._check_each(given)
-        return tuple((0, 0) if pair is None else tuple(pair) for pair in given)  # type: ignore[arg-type,misc]
+        chosen = self._for_each(given, [(0, 0)] * self.ndim)
+        return tuple([(before, after) for before, after in chosen])
 
-    def _check_each(self, given: Sequence[object]) -> None:
-        """ShapeError unless there is an item for each axis."""
+    def _for_each(self, given: Sequence[Any], usual: Sequence[Any]) -> list[Any]:
+        """An item for each axis, the usual one in place of None."""
         self._need(len(given) == self.ndim, f"an item for each axis, not {tuple(given)}")
+        pairs = zip(given, usual, strict=True)
+        return [other if item is None else item for item, other in pairs]
 
     def _cropped(self, cuts: Sequence[tuple[int, int]]) -> Self:
         """Without the first and the last elements of each axis."""
@@ -292,7 +289,7 @@ class Movement(Elementwise):
         parts, dim = tensor_list([self, *others], dim)
         first = parts[0]
         axis = first.axis(dim)
-        dtype = self._common_dtype(*parts)
+        dtype = first._common_dtype(*parts)
         ends: list[Dim] = [0]
         for part in parts:
             sides = (*first.shape[:axis], *part.shape[axis : axis + 1], *first.shape[axis + 1 :])
