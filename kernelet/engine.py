@@ -253,7 +253,7 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     if not wanted:
         return known
     recorder = current_recorder.get()
-    if recorder is not None and not recorder.is_strict:
+    if recorder is not None:
         recorder.roots += [node for node in nodes if realized(node) is None]
     prepared = prepare(wanted)
     plan = _schedule(prepared)

@@ -209,7 +209,7 @@ class Recorder:
     """Keeps what is run, in order, so that it can be run again.
 
     It began at the moment `mark` in a `thread`. A strict one lets nobody read values that would be
-    others when it is run again; one that is not keeps the nodes too that were asked for. `outdated`
+    others when it is run again. `roots` are the nodes that were asked for. `outdated`
     are nodes whose value is known and computed anew all the same, as the memory that they read may
     have changed when it is run again. `draws` has the memory of each draw of random numbers, and
     how many words are drawn with it.

@@ -37,10 +37,7 @@ def first_call(call: Callable[[], object], inputs: Inputs) -> object:
     with holdings.recording(recorder):
         result = call()
         finish(result, recorder.mark, inputs.tensors)
-    used = UOp.sink(*recorder.roots).toposort()
-    before = [tensor for tensor in live.live_tensors() if tensor.born < recorder.mark]
-    # A parameter that was never computed would be computed anew by every replay.
-    live.realize([tensor for tensor in before if _is_lazy_part(tensor, used)])
+    live.realize(_lazy_parts(recorder))
     return result
 
 
@@ -63,15 +60,24 @@ def finish(result: object, mark: int, inputs: Sequence[Tensor]) -> list[Tensor]:
     return left
 
 
-def _is_lazy_part(tensor: live.Handle, used: Collection[UOp]) -> bool:
-    base = split_view(tensor.uop)[1]
-    return base.op is not Op.BUFFER and base in used and holdings.realized(tensor.uop) is None
+def _lazy_parts(recorder: holdings.Recorder) -> list[live.Handle]:
+    """Tensors from before that a call used and that have no memory: each replay would compute them."""
+    used = UOp.sink(*recorder.roots).toposort()
+    recorder.roots.clear()
+    found = []
+    for tensor in live.live_tensors():
+        base = split_view(tensor.uop)[1]
+        is_known = base.op is Op.BUFFER or holdings.realized(tensor.uop) is not None
+        if tensor.born < recorder.mark and base in used and not is_known:
+            found.append(tensor)
+    return found
 
 
 @final
 class Capture:
     """What a function launches and returns when it is called once more, with tensors of its own in
     place of the inputs: `call` is given them by the ids of the inputs. `result` is the caller's.
+    One that is not `is_whole` used tensors without memory and is not to be run again.
     """
 
     def __init__(self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs) -> None:
@@ -81,7 +87,13 @@ class Capture:
             self._structure = work.finish(
                 call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
             )
-        self._keep_left(work.left())
+        # A tensor that was put in the place of another one since the first call.
+        lazy = _lazy_parts(work.recorder)
+        self.is_whole = not lazy
+        live.realize(lazy)
+        owners = {id(t.grad): weakref.ref(t) for t in live.live_tensors() if isinstance(t, Tensor)}
+        # The gradients that the function keeps, with those that they belong to.
+        self._gradients = [(owners[id(t)], t) for t in work.left() if id(t) in owners]
         mine = {id(tensor) for tensor in work.results}
         others = [tensor for tensor in live.live_tensors() if id(tensor) not in mine]
         work.find_fresh(others)
@@ -132,19 +144,11 @@ class Capture:
                     "it a copy: x.clone()."
                 )
 
-    def _keep_left(self, left: Sequence[Tensor]) -> None:
-        """Note what the function keeps: tensors, and gradients with those that they belong to."""
-        owners = {id(t.grad): t for t in live.live_tensors() if isinstance(t, Tensor)}
-        alone = [tensor for tensor in left if id(tensor) not in owners]
-        self._left = [weakref.ref(tensor) for tensor in alone]
-        gradients = [tensor for tensor in left if id(tensor) in owners]
-        self._gradients = [(weakref.ref(owners[id(t)]), t) for t in gradients]
-
     # ---- replaying ----
 
     def is_valid(self, inputs: Inputs) -> bool:
         """Get ready for a replay; False when a tensor that it uses or updates is another now."""
-        if any(ref() is None for ref in self._left) or self._lost_parameter():
+        if self._lost_parameter():
             return False  # another tensor has been put in its place
         changed, self._mark = live.changed_since(self._mark), live.now()
         own, written = set[int](), self._written
@@ -190,8 +194,7 @@ class Capture:
         values = {variable.arg.name: number for variable, number in inputs.variables.items()}
         self._launches.run(given, values)
         for ref, gradient in self._gradients:
-            owner = ref()
-            if owner is not None and owner.grad is not gradient:
+            if (owner := ref()) is not None:
                 owner.grad = gradient
         leaves: dict[Place, UOp] = {}
         results = [Tensor(each.node(inputs, given, leaves)) for each in self._results]
@@ -228,7 +231,8 @@ class _Capturing:
             self.tensors.append(made[id(tensor)])
         live.run_pending_writes()
         self._placed = [tensor.uop for tensor in self.tensors]
-        self._blocks = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
+        # Not by ids: what is made in the call may have the id of what has gone meanwhile.
+        self._before = weakref.WeakSet(buffer.whole for buffer in holdings.buffer_nodes().values())
         self.recorder.forget_values()
 
     def finish(self, result: object) -> object:
@@ -286,8 +290,8 @@ class _Capturing:
 
     def find_fresh(self, others: Sequence[live.Handle]) -> None:
         """Note the memory of results that the call made and that no other tensor stands for."""
-        written = [buffer.whole for step in self.recorder.steps for buffer in step.written]
-        made = {id(buffer) for buffer in written} - self._blocks
+        written = {buffer.whole for step in self.recorder.steps for buffer in step.written}
+        made = {id(buffer) for buffer in written.difference(self._before)}
         made = made.difference(*map(_blocks_of, others))
         found = [memory.whole for tensor in self.results for memory in _memory_of(tensor)]
         self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
@@ -304,12 +308,12 @@ class _Capturing:
 
     def loses_memory(self, places: Places) -> bool:
         """Whether a launch reads a value from before the call that nothing stands for after it."""
-        alive = {id(buffer.whole) for buffer in holdings.buffer_nodes().values()}
-        written: set[int] = set()
+        alive = {buffer.whole for buffer in holdings.buffer_nodes().values()}
+        written: set[Buffer] = set()
         for step, row in zip(self.recorder.steps, places, strict=True):
-            memory = [id(buffer.whole) for buffer in step.buffers]
+            memory = [buffer.whole for buffer in step.buffers]
             for block, place in list(zip(memory, row, strict=True))[step.outputs :]:
-                before = place is None and block in self._blocks and block not in written
+                before = place is None and block in self._before and block not in written
                 if before and block not in alive:
                     return True
             written.update(memory[: step.outputs])

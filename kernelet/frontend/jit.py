@@ -84,8 +84,9 @@ class TinyJit:
                 named: Any = {name: exchanged(value, others) for name, value in kwargs.items()}
                 return call(*own, **named)
 
-            found = self.captures[inputs.key] = Capture(call_with, inputs)
+            found = Capture(call_with, inputs)
             result, found.result = found.result, None
+            self.captures[inputs.key] = found if found.is_whole else None
             return result
 
     def _make_room(self, inputs: Inputs) -> None:

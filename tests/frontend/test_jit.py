@@ -659,6 +659,62 @@ def test_views_of_a_parameter_come_and_go_without_another_capture():
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: Tensor([n, n]).realize(),
+        lambda n: Tensor([n, n]),
+        lambda n: Tensor([0.0, n, n]).realize()[1:],
+        lambda n: Tensor([n, n]).shard(("LLVM:0", "LLVM:1"), 0).realize(),
+    ],
+    ids=["realized", "lazy", "view", "sharded"],
+)
+def test_an_attribute_that_is_another_tensor_now_is_captured_anew(make):
+    model = nn.Linear(1, 1)
+    model.weight = make(2.0)
+    jit, calls = counted(lambda x: x * model.weight)
+    x = Tensor([1.0, 10.0]).to(model.weight.device).realize()
+    for n in (2.0, 7.0, 5.0):
+        model.weight = make(n)
+        for _ in range(4):
+            assert jit(x).tolist() == [n, 10 * n]
+    assert len(calls) == 6
+
+
+def test_a_gradient_from_outside_is_captured_anew():
+    weight = Tensor([1.0, 1.0], requires_grad=True)
+    optimizer = nn.optim.SGD([weight], lr=1.0)
+    step = TinyJit(lambda: optimizer.step())
+    with Tensor.train():
+        for n in range(1, 7):
+            optimizer.zero_grad()
+            (weight * n).sum().backward()
+            step()
+    assert weight.tolist() == [-20.0, -20.0]
+
+
+def test_what_is_made_in_the_place_of_what_has_gone_is_new():
+    """Objects may have the ids of others that lived before."""
+    kept = []
+
+    def work(x):
+        kept.clear()
+        return x + Tensor([1.0, 2.0]), (x * 2).contiguous()
+
+    jit = TinyJit(work)
+    results = []
+    for n in range(5):
+        kept[:] = [Tensor([float(n), i]).realize() for i in range(20)]
+        x = Tensor([float(n), 0.0]).realize()
+        GlobalCounters.reset()
+        results.append(jit(x))
+        # Results have memory of their own: nothing is copied.
+        assert n < 2 or GlobalCounters.kernel_count == 1
+    for n, (total, double) in enumerate(results):
+        assert total.tolist() == [n + 1.0, 2.0]
+        assert double.tolist() == [2.0 * n, 0.0]
+
+
 def test_the_learning_rate_and_a_loaded_state_are_seen():
     layer = nn.Linear(2, 2)
     jit = TinyJit(lambda x: layer(x))
