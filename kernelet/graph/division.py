@@ -346,9 +346,14 @@ def extreme(index: UOp, outer: frozenset[UOp], *, greatest: bool = True) -> UOp:
     """The greatest value, or the least, while outer loops stand still.
 
     8 * i + j for j in 8  ->  8 * i + 7; a loop whose size depends on outer loops ends where that
-    tells.
+    tells, and what else depends on these loops may cancel that.
     """
     constant, coefficients = terms_of(index)
+    for atom, factor in coefficients.items():
+        if atom.op is Op.RANGE and atom.src[0].op is not Op.CONST and atom not in outer:
+            last = add_index(atom.src[0], index_const(-1)) if greatest is (factor > 0) else ZERO
+            moved = add_index(index, scale_index(subtract_index(last, atom), factor))
+            return extreme(moved, outer, greatest=greatest)
     ends = (
         (_extreme_atom(atom, outer, greatest is (factor > 0)), factor)
         for atom, factor in coefficients.items()
@@ -359,9 +364,6 @@ def extreme(index: UOp, outer: frozenset[UOp], *, greatest: bool = True) -> UOp:
 def _extreme_atom(atom: UOp, outer: frozenset[UOp], greatest: bool) -> UOp:
     if _loops_in(atom) <= outer:
         return atom
-    if atom.op is Op.RANGE:
-        last = add_index(extreme(atom.src[0], outer), index_const(-1))
-        return last if greatest else ZERO
     if atom.op is Op.MAX:
         return maximum_index(*[extreme(part, outer, greatest=greatest) for part in atom.src])
     if atom.op is Op.IDIV and atom.src[1].op is Op.CONST:

@@ -30,7 +30,7 @@ def _unmasked(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
         # where(gate, total + product, total) is total + where(gate, product, 0) in one step.
         gate, (total, product) = value.src[0], value.src[1].src
         product = _ungated(product, load, known)
-        if not _is_factor(product, load):
+        if not is_factor(product, load):
             return value
         left, kept = _left_of(gate, known), total.alu(Op.ADD, product)
         return kept if left is TRUE else left.where(kept, total)
@@ -44,7 +44,7 @@ def _ungated(value: UOp, load: UOp, known: Sequence[UOp]) -> UOp:
     if value.op is not Op.WHERE or value.src[2].op is not Op.CONST or value.src[2].arg != 0:
         return value
     product = _ungated(value.src[1], load, known)
-    left = _left_of(value.src[0], known) if _is_factor(product, load) else value.src[0]
+    left = _left_of(value.src[0], known) if is_factor(product, load) else value.src[0]
     return product if left is TRUE else left.where(product, value.src[2])
 
 
@@ -52,13 +52,13 @@ def _left_of(gate: UOp, known: Sequence[UOp]) -> UOp:
     return and_gates(*[part for part in gate_parts(gate) if part not in known])
 
 
-def _is_factor(product: UOp, load: UOp) -> bool:
+def is_factor(product: UOp, load: UOp) -> bool:
     """Whether a product is 0 where the load is: no other factor turns zeros into infinities."""
     if product is load:
         return True
     if product.op not in (Op.MUL, Op.CAST) or _is_steep(product):
         return False
-    return any(_is_factor(source, load) for source in product.src)
+    return any(is_factor(source, load) for source in product.src)
 
 
 def _is_steep(value: UOp) -> bool:

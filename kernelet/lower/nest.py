@@ -32,6 +32,7 @@ from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild, substitute
 from kernelet.lower.blocking import block_sum
 from kernelet.lower.loops import fresh_numbers, join_loops
+from kernelet.lower.padding import needed_gates, without_padding
 from kernelet.lower.panels import stage_loads
 from kernelet.lower.scan import carry_of
 from kernelet.lower.scatter import scatter_sum
@@ -326,7 +327,9 @@ def write_nest(kernel: UOp, plan: Plan) -> UOp:
         if plan.blocked is not None:
             block = block_sum(block, plan.blocked)
         if plan.staged:
-            block = join_loops(stage_loads(block, plan.staged, plan.lanes))
+            gates = needed_gates(block)
+            block = stage_loads(block, plan.staged, plan.lanes)
+            block = join_loops(without_padding(block, gates))
         return block
     blocks: dict[tuple[UOp, Plan], UOp] = {}
     found = []

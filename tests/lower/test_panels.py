@@ -13,12 +13,12 @@ from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
 from kernelet.base.target import Target
-from kernelet.graph.division import TRUE, index_const
+from kernelet.graph.division import TRUE, add_index, index_const
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import LOOPS, verify
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute
-from kernelet.lower import panels
+from kernelet.lower import padding, panels
 from kernelet.lower.loops import statements_of
 from kernelet.lower.nest import write_nest
 from kernelet.lower.panels import stage_loads
@@ -113,20 +113,25 @@ def test_a_tile_that_overlaps_the_one_before_has_a_panel_that_does_too() -> None
 
 def test_loops_that_count_together_share_a_halo_without_masks() -> None:
     x = pad(memory(1, 16, 1), (1, 1), (0, 0))
-    plan = Plan(root=(Split(1, 8), Reorder((1, 0, 2))), lanes=4, staged=(StageLoad(1, 1),))
+    root = (Split(1, 8, "unroll"), Reorder((1, 0, 2)))
     assert same(
-        lines(kernel(filtered(x, memory(2, 3, 3))), plan),
+        lines(
+            kernel(filtered(x, memory(2, 3, 3))),
+            Plan(root=root, lanes=4, staged=(StageLoad(1, 1),)),
+        ),
         """
         for r0 in 2:
-          for r6 in 3:
-            for r7 in 4 vector:
-              s2[r7 + (max(-6, r6 * -4) * -1)] = p1[(((r0 * 8) + r7) + (max(-6, r6 * -4) * -1)) + -1] if ((((r0 * -8) + (r7 * -1)) + max(-6, r6 * -4) < 0) & (((r0 * 8) + r7) + (max(-6, r6 * -4) * -1) < 17))
+          for r7 in 3:
+            for r8 in 4 vector:
+              s2[r8 + (max(-6, r7 * -4) * -1)] = p1[(((r0 * 8) + r8) + (max(-6, r7 * -4) * -1)) + -1] if ((((r0 * -8) + (r8 * -1)) + max(-6, r7 * -4) < 0) & (((r0 * 8) + r8) + (max(-6, r7 * -4) * -1) < 17))
           for r1 in 3:
-            for r2 in 8:
-              s1[0] = 0.0
-              for r4 in 3 reduce:
-                s1[0] = (s1[0] + (s2[r2 + r4] * p2[(r1 * 3) + r4]))
-              p0[((r0 * 8) + (r1 * 16)) + r2] = s1[0]
+            for r4 in 8 unroll:
+              s1[r4] = 0.0
+            for r5 in 3 reduce:
+              for r4 in 8 unroll:
+                s1[r4] = (s1[r4] + (s2[r4 + r5] * p2[(r1 * 3) + r5]))
+            for r2 in 8 unroll:
+              p0[((r0 * 8) + (r1 * 16)) + r2] = s1[r2]
         """,
     )
 
@@ -309,6 +314,18 @@ def test_a_copy_from_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
         return substitute(fill, {source: zero})
 
     monkeypatch.setattr(panels._Copy, "_fill", moved)
+    with pytest.raises(AssertionError, match="element"):
+        check(padded_product(), choose=staged)
+
+
+def test_a_loop_that_begins_late_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = padding._live_part
+
+    def late(gate: UOp, variable: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp]:
+        first, end = right(gate, variable, outer)
+        return add_index(first, index_const(1)), end
+
+    monkeypatch.setattr(padding, "_live_part", late)
     with pytest.raises(AssertionError, match="element"):
         check(padded_product(), choose=staged)
 
