@@ -10,7 +10,7 @@ import itertools
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -347,8 +347,8 @@ class UOp(_Fields):
 
     # ---- walking ----
 
-    def toposort(self) -> dict[UOp, None]:
-        """This node and all below it, each after its sources."""
+    def toposort(self, leaves: Collection[UOp] = ()) -> dict[UOp, None]:
+        """This node and all below it, but for what is below `leaves`, each after its sources."""
         order: dict[UOp, None] = {}
         stack: list[UOp | None] = [self]
         while stack:
@@ -356,7 +356,7 @@ class UOp(_Fields):
             if node is None:  # all below the next one is done
                 order[stack.pop()] = None  # type: ignore[index]
             elif node not in order:
-                if not node.src:
+                if not node.src or node in leaves:
                     order[node] = None
                     continue
                 stack += (node, None)

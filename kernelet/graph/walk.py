@@ -62,25 +62,16 @@ def substitute(root: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
 
     A replacement is taken as it is: nothing is replaced inside it.
     """
-    done: dict[UOp, UOp] = dict(mapping)
     in_sizes: dict[UOp, Dim] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        missing = [source for source in node.src if source not in done]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
-        src = tuple([done[source] for source in node.src])
-        has_sizes = next(sizes_of(node), None) is not None
-        arg = _replaced(node.arg, mapping, in_sizes) if has_sizes else node.arg
-        unchanged = src == node.src and arg is node.arg
-        done[node] = node if unchanged else UOp(node.op, node.dtype, src, arg)
-        stack.pop()
-    return done[root]
+
+    def change(node: UOp, made: UOp) -> UOp:
+        if node in mapping:
+            return mapping[node]
+        if next(sizes_of(node), None) is None:
+            return made
+        return made.replace(arg=_replaced(node.arg, mapping, in_sizes))
+
+    return rebuild(root, change, mapping)
 
 
 def _replaced(part: object, mapping: Mapping[UOp, UOp], known: dict[UOp, Dim]) -> object:
@@ -135,14 +126,14 @@ def only_below(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> UOp | None:
     return None
 
 
-def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
-    """The graph with `change(node, made)` in place of each node.
+def rebuild(root: UOp, change: Callable[[UOp, UOp], UOp], leaves: Collection[UOp] = ()) -> UOp:
+    """The graph with `change(node, made)` in place of each node, none below `leaves`.
 
     `made` is the node over its sources as they are after the change.
     """
     done: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        sources = tuple([done[source] for source in node.src])
+    for node in root.toposort(leaves):
+        sources = tuple([done.get(source, source) for source in node.src])
         done[node] = change(node, node if sources == node.src else node.replace(src=sources))
     return done[root]
 
