@@ -122,7 +122,8 @@ class Elementwise(Primitives):
         left, right = self._matched(other)
         if not left.dtype.is_float:
             return left - left.div(right, rounding_mode="trunc") * right
-        rest = left.abs()._division(right.abs())[1]
+        # The slope at 0 is 1, where that of `abs` is 0.
+        rest = (left < 0).where(-left, left)._division(right.abs())[1]
         return (left < 0).where(-rest, rest)
 
     def neg(self) -> Self:

@@ -192,7 +192,8 @@ class Reduction(Bits, Functions):
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its norm along `dim`, or by `eps` where that is less."""
-        return self / self.norm(p, dim, True).maximum(eps)
+        wide = self._widened()
+        return (wide / wide.norm(p, dim, True).maximum(eps)).cast(self._floating().dtype)
 
     # ---- normalisations ----
 

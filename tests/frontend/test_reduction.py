@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import ArgumentError, IndexingError, ShapeError
 from kernelet.frontend.tensor import Tensor
 
@@ -153,6 +153,14 @@ def test_norm_refuses_what_it_does_not_know() -> None:
     close(Tensor(values(3, 4)).norm("fro"), np.linalg.norm(values(3, 4)))
     with pytest.raises(ArgumentError, match="nuc"):
         Tensor([1.0]).norm("nuc")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3])
+def test_rows_of_zeros_are_normalized_to_zeros_in_every_dtype(dtype: DType) -> None:
+    rows = Tensor([[0.0, 0.0], [3.0, 4.0]], dtype=dtype).normalize()
+    assert rows.dtype is dtype
+    assert rows.float().numpy().tolist()[0] == [0.0, 0.0]
+    assert rows.float().numpy()[1] == pytest.approx([0.6, 0.8], rel=0.1)
 
 
 def test_normalized_rows_have_length_one() -> None:

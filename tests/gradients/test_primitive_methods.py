@@ -143,3 +143,10 @@ def written(x: Tensor) -> Tensor:
 
 def test_writes_have_the_slope_of_their_curve() -> None:
     check(written, values(2, 3, 2))
+
+
+@pytest.mark.parametrize("rest", [Tensor.fmod, Tensor.mod])
+@pytest.mark.parametrize("divisor", [2.0, -2.0])
+def test_a_rest_has_slope_one_at_zeros_of_both_signs(rest, divisor):
+    x = Tensor([0.0, -0.0, 0.5, -0.5])
+    assert rest(x, divisor).sum().gradient(x)[0].tolist() == [1.0] * 4
