@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -225,7 +225,7 @@ def _share(draw: Draw) -> tuple[Any, ...]:
 def _quantile(x: Value, q: float, axis: Value, keep: bool) -> Value:
     # On an element nothing is added to it; on a line to infinity numpy adds 0 times that.
     place = q * ((x.shape[axis] if x.ndim and axis is not None else x.size) - 1)
-    method = "lower" if place == int(place) else "linear"
+    method: Literal["lower", "linear"] = "lower" if place == int(place) else "linear"
     return np.quantile(x, q, axis=axis if x.ndim else None, keepdims=keep, method=method)
 
 
