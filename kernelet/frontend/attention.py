@@ -55,8 +55,6 @@ class Attention(LinearAlgebra, Random):
         for each in (self, heads):
             each._need_ndim(3)
         mine, theirs = self.shape[-3], heads.shape[-3]
-        if mine == theirs:
-            return heads
         even = known(mine) % known(theirs) == 0
         heads._need(even, f"key heads of which each serves as many of {mine} query heads")
         return heads.repeat_interleave(known(mine) // known(theirs), -3)

@@ -178,12 +178,8 @@ class Elementwise(Primitives):
     def clamp(self, min: Self | Scalar | None = None, max: Self | Scalar | None = None) -> Self:
         """Limited to min..max; where they cross, max wins; ``np.clip(x, min, max)``."""
         self._need(min is not None or max is not None, "min or max", ArgumentError)
-        result = self
-        if min is not None:
-            result = (result < min).where(min, result)
-        if max is not None:
-            result = (result > max).where(max, result)
-        return result
+        result = self if min is None else (self < min).where(min, self)
+        return result if max is None else (result > max).where(max, result)
 
     def abs(self) -> Self:
         """The distance from zero; ``np.abs(x)``."""

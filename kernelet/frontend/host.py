@@ -114,8 +114,6 @@ def pack(numbers: Iterable[Scalar], dtype: DType) -> bytes:
     values = list(numbers)
     if dtype.name in FORMATS:
         values = [float_to_bits(dtype, float(value)) for value in values]
-    if dtype.is_bool:
-        return bytes([bool(value) for value in values])
     try:
         return struct.pack(f"<{len(values)}{dtype.code}", *values)
     except (struct.error, OverflowError):

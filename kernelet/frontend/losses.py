@@ -114,7 +114,7 @@ class Losses(Reduction, Activations):
 
         if reduction == "batchmean":
             total = self._loss(target, formula, "sum")
-            return total / self._number(self.shape[0], total.dtype)
+            return total / self._operand(self.shape[0], total.dtype)
         return self._loss(target, formula, reduction)
 
     # ---- classes ----
@@ -139,7 +139,7 @@ class Losses(Reduction, Activations):
         if target.dtype.is_float and target.shape == self.shape:
             wanted = target._widened() * (1 - label_smoothing)
             if label_smoothing:
-                wanted = wanted + label_smoothing / self._number(self.shape[axis], logs.dtype)
+                wanted = wanted + label_smoothing / self._operand(self.shape[axis], logs.dtype)
             found = -(wanted * weighted).sum(axis)._reduced(reduction)
         else:
             # Of the logarithms only the chosen ones are computed.

@@ -17,7 +17,7 @@ from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.base.helpers import ceiling_divide
 from kernelet.frontend.arguments import Count, Size, listed
 from kernelet.frontend.elementwise import Elementwise
-from kernelet.frontend.primitives import Axes, product, show_dim, show_shape
+from kernelet.frontend.primitives import Axes, known, product, show_dim, show_shape
 from kernelet.graph.division import divide_index, index_of
 from kernelet.graph.infer import Dim, Shape, as_dim
 from kernelet.graph.movement import add_dims, multiply_dims, normal_shape, subtract_dims
@@ -26,10 +26,11 @@ from kernelet.graph.uop import UOp
 
 PadMode = Literal["constant", "reflect", "replicate", "circular"]
 Pads = tuple[tuple[Dim, Dim], ...]
+Sizes = Dim | Sequence[Dim]
 T = TypeVar("T", bound="Movement")
 
 
-def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
+def flat_shape(arguments: Sequence[Sizes]) -> Shape:
     """A shape given as several sizes or as one sequence of them.
 
     >>> flat_shape((2, 3)), flat_shape(((2, 3),))
@@ -38,7 +39,7 @@ def flat_shape(arguments: Sequence[Dim | Sequence[Dim]]) -> Shape:
     return tuple(map(_plain_size, listed(arguments[0]) if len(arguments) == 1 else arguments))
 
 
-def _plain_size(dim: Dim | Sequence[Dim]) -> Dim:
+def _plain_size(dim: Sizes) -> Dim:
     """A numpy number is a size too."""
     if isinstance(dim, int | UOp):
         return dim
@@ -56,7 +57,7 @@ class Movement(Elementwise):
 
     # ---- the shape ----
 
-    def reshape(self, *shape: Dim | Sequence[Dim]) -> Self:
+    def reshape(self, *shape: Sizes) -> Self:
         """The same elements in another shape, of which one size may be -1; ``x.reshape(shape)``."""
         total = product(self.shape)
         wanted = filled(flat_shape(shape), total)
@@ -101,7 +102,7 @@ class Movement(Elementwise):
 
     # ---- the order of the axes ----
 
-    def permute(self, *order: Dim | Sequence[Dim]) -> Self:
+    def permute(self, *order: Sizes) -> Self:
         """The axes in another order; ``np.transpose(x, order)``."""
         given = flat_shape(order)
         axes = tuple(self.axis(axis) for axis in given)
@@ -135,7 +136,7 @@ class Movement(Elementwise):
 
     # ---- repeating ----
 
-    def expand(self, *shape: Dim | Sequence[Dim]) -> Self:
+    def expand(self, *shape: Sizes) -> Self:
         """Axes of size 1 repeated; -1 keeps a size; ``np.broadcast_to(x, shape)``."""
         wanted = flat_shape(shape)
         missing = len(wanted) - self.ndim
@@ -154,7 +155,7 @@ class Movement(Elementwise):
         """Expanded to the shape of `other`."""
         return self.expand(other.shape)
 
-    def repeat(self, *repeats: Dim | Sequence[Dim]) -> Self:
+    def repeat(self, *repeats: Sizes) -> Self:
         """The whole tensor again and again along each axis; ``np.tile(x, repeats)``."""
         counts = flat_shape(repeats)
         missing = max(len(counts) - self.ndim, 0)
@@ -331,10 +332,8 @@ class Movement(Elementwise):
         return tuple(each.squeeze(axis) for each in self.split([1] * self._known_size(axis), axis))
 
     def _known_size(self, axis: int) -> int:
-        size = self.shape[axis] if self.ndim else None
-        self._need(isinstance(size, int), f"an axis {axis} whose size is a number")
-        assert isinstance(size, int)
-        return size
+        self._need(self.ndim, "a tensor of at least one axis")
+        return known(self.shape[axis])
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
         """Moved along the axes, what leaves at one end comes in at the other; ``np.roll``."""

@@ -68,8 +68,8 @@ def known(dim: Dim) -> int:
     if isinstance(dim, int):
         return dim
     raise ShapeError(
-        f"an axis of size {show_dim(dim)}: channels and the axes that windows slide along cannot "
-        "be bound variables. Use axes whose size is a number."
+        f"an axis of size {show_dim(dim)}, which is a bound variable. Use an axis whose size is a "
+        "number."
     )
 
 
@@ -299,7 +299,7 @@ class Primitives(Checked, ABC):
         if isinstance(value, Primitives):
             return value  # type: ignore[return-value]
         if isinstance(value, UOp):
-            return self._wrap(value.cast(dtypes.default_int))
+            return self._wrap(value.cast(dtype or dtypes.default_int))
         if hasattr(value, "__array__"):
             # A numpy number is no more than a Python number: it does not promote.
             if getattr(value, "shape", None) != () or not hasattr(value, "item"):

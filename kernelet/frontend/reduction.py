@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from typing import Literal, Self
 
-from kernelet.base.dtype import DType, dtypes
+from kernelet.base.dtype import dtypes
 from kernelet.frontend.casts import Bits
 from kernelet.frontend.functions import Functions
 from kernelet.frontend.primitives import Axes, product
 from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, sum_dtype
 from kernelet.graph.infer import Dim
 from kernelet.graph.ops import Op
-from kernelet.graph.uop import UOp
 
 
 class Reduction(Bits, Functions):
@@ -34,12 +33,6 @@ class Reduction(Bits, Functions):
         result = self._reduce(op, axes)
         kept = (size for axis, size in enumerate(self.shape) if axis not in axes)
         return result if keepdim else result._reshape(tuple(kept))
-
-    def _number(self, value: Dim, dtype: DType) -> Self:
-        """A size as a tensor of shape ()."""
-        if isinstance(value, UOp):
-            return self._wrap(value.cast(dtype))
-        return self._full(value, (), dtype)
 
     def _count(self, axes: tuple[int, ...]) -> Dim:
         return product([self.shape[axis] for axis in axes])
@@ -110,7 +103,7 @@ class Reduction(Bits, Functions):
         self._need_elements(axes)
         best = self._is_best(self.max(axes, True))
         # Counting down makes the first one the greatest.
-        length = self._number(self.shape[axes[0]], dtypes.int32)
+        length = self._operand(self.shape[axes[0]], dtypes.int32)
         down = length - self._positions(axes[0])
         return length - best.where(down, 0)._fold(Op.MAX, axes, keepdim)
 
@@ -131,7 +124,7 @@ class Reduction(Bits, Functions):
         source = self if dtype is None else self.cast(dtype)
         wide = source._widened()
         total = wide._fold(Op.ADD, axes, keepdim)
-        mean = total / self._number(self._count(axes), wide.dtype)
+        mean = total / self._operand(self._count(axes), wide.dtype)
         return mean.cast(source._floating().dtype)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
@@ -148,7 +141,7 @@ class Reduction(Bits, Functions):
         count = self._count(axes)
         freedom = max(count - correction, 0) if isinstance(count, int) else count - correction
         total = (wide - mean).square()._fold(Op.ADD, axes, keepdim)
-        variance = total / self._number(freedom, wide.dtype)
+        variance = total / self._operand(freedom, wide.dtype)
         return variance.cast(kind), (mean if keepdim else mean.squeeze(axes)).cast(kind)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:

@@ -7,13 +7,12 @@ Out: its tensors, and the same value with others in their place.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kernelet import holdings
-from kernelet.frontend.signature import Inputs
+from kernelet.frontend.signature import Inputs, parts_of
 from kernelet.frontend.tensor import Tensor
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import substitute, with_free_variables
@@ -69,24 +68,21 @@ class Result:
 
 def mapped(value: object, function: Callable[[object], object]) -> object:
     """A list, tuple, dict or dataclass with `function` of each part; anything else as it is."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts: list[Any] = [function(part) for part in value]
-        return type(value)(*parts)
-    if isinstance(value, tuple):
-        return tuple([function(part) for part in value])
-    if isinstance(value, list):
-        return [function(part) for part in value]
-    if isinstance(value, dict):
-        found = copy.copy(value)
-        for name, part in value.items():
-            found[name] = function(part)
-        return found
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        other = copy.copy(value)
-        for each in dataclasses.fields(value):
-            object.__setattr__(other, each.name, function(getattr(value, each.name)))
-        return other
-    return value
+    parts = parts_of(value)
+    if parts is None:
+        return value
+    found: dict[Any, Any] = {place: function(part) for place, part in parts.items()}
+    if isinstance(value, list | tuple):
+        if hasattr(value, "_fields"):
+            return type(value)(*found.values())
+        return [*found.values()] if isinstance(value, list) else tuple(found.values())
+    other = copy.copy(value)
+    if isinstance(other, dict):
+        other.update(found)
+    else:
+        for name, part in found.items():
+            object.__setattr__(other, name, part)
+    return other
 
 
 def for_each_tensor(value: object, function: Callable[[Tensor], object]) -> object:

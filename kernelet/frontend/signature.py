@@ -108,21 +108,13 @@ class Inputs:
         elif isinstance(value, float | complex):
             # As text, 0.0 differs from -0.0 and NaN equals itself.
             key += (type(value), repr(value))
-        elif isinstance(value, list | tuple):
-            key += (type(value), len(value))
-            for part in value:
-                self.read(part, name)
-        elif isinstance(value, dict):
-            key += (type(value), len(value))
-            for part_name, part in value.items():
-                key += (type(part_name), part_name)
-                self.read(part, name)
         elif isinstance(value, UOp):
             self._variable(value, name)
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            key.append(type(value))
-            for each in dataclasses.fields(value):
-                self.read(getattr(value, each.name), name)
+        elif (parts := parts_of(value)) is not None:
+            key += (type(value), len(parts))
+            for place, part in parts.items():
+                key += (type(place), place)
+                self.read(part, name)
         else:
             self._object(value, name)
 
@@ -206,6 +198,17 @@ class Inputs:
                 if meet and (begin, end) != (first, last):
                     self.overlapping |= {number, other}
         self.notes.append(tuple(sorted(self.overlapping)))
+
+
+def parts_of(value: object) -> dict[object, object] | None:
+    """What is in a list, tuple, dict or dataclass, by place or name; None for anything else."""
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    return None
 
 
 def read_inputs(
