@@ -30,7 +30,7 @@ Share = Annotated[float, 0, 1, "from 0 to 1"]
 Positive = Annotated[float, 5e-324, math.inf, "above 0"]
 
 _CHECKED_INSIDE = (
-    *("Self | Scalar", "Self | Scalar | None", "Axes", "Sizes"),
+    *("Self | Scalar", "Self | Scalar | None", "Axes", "Dims"),
     *("DTypeLike", "DeviceLike", "object", inspect.Parameter.empty),
 )
 # Theirs and ours.

@@ -15,7 +15,7 @@ from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend.arguments import Size
 from kernelet.frontend.elementwise import Elementwise
 from kernelet.frontend.host import plain_number
-from kernelet.frontend.movement import Sizes, flat_shape
+from kernelet.frontend.movement import Dims, flat_shape
 from kernelet.frontend.primitives import DeviceLike, show_shape
 from kernelet.frontend.promotion import DTypeLike, accumulator_dtype, as_dtype, scalar_dtype
 from kernelet.graph.infer import Dim, Shape
@@ -23,14 +23,12 @@ from kernelet.graph.movement import add_dims
 from kernelet.graph.uop import UOp
 
 
-def checked_shape(arguments: Sequence[Sizes]) -> Shape:
+def checked_shape(arguments: Sequence[Dims]) -> Shape:
     """A shape given as several sizes or as one sequence, with no size below 0."""
     shape = flat_shape(arguments)
     bad = [dim for dim in shape if isinstance(dim, int) and dim < 0]
     if bad:
-        raise ShapeError(
-            f"shape {show_shape(shape)}: a size is {bad[0]}. Sizes must be at least 0."
-        )
+        raise ShapeError(f"shape {show_shape(shape)}: a size is {bad[0]}. Dims must be at least 0.")
     return tuple(int(dim) if hasattr(dim, "__index__") else dim for dim in shape)
 
 
@@ -49,19 +47,19 @@ class Creation(Elementwise):
     __slots__ = ()
 
     @classmethod
-    def full(cls, shape: Sizes, fill_value: Scalar, **options: Unpack[Options]) -> Self:
+    def full(cls, shape: Dims, fill_value: Scalar, **options: Unpack[Options]) -> Self:
         """`fill_value` in every place; ``np.full(shape, fill_value)``."""
         value = plain_number(fill_value)
         kind = dtype_of(options, scalar_dtype(value))
         return cls._full(value, checked_shape((shape,)), kind)._created(options)
 
     @classmethod
-    def zeros(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def zeros(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """``np.zeros(shape)``."""
         return cls.full(flat_shape(shape), 0.0, **options)
 
     @classmethod
-    def ones(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def ones(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """``np.ones(shape)``."""
         return cls.full(flat_shape(shape), 1.0, **options)
 

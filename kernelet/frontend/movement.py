@@ -26,11 +26,11 @@ from kernelet.graph.uop import UOp
 
 PadMode = Literal["constant", "reflect", "replicate", "circular"]
 Pads = tuple[tuple[Dim, Dim], ...]
-Sizes = Dim | Sequence[Dim]
+Dims = Dim | Sequence[Dim]
 T = TypeVar("T", bound="Movement")
 
 
-def flat_shape(arguments: Sequence[Sizes]) -> Shape:
+def flat_shape(arguments: Sequence[Dims]) -> Shape:
     """A shape given as several sizes or as one sequence of them.
 
     >>> flat_shape((2, 3)), flat_shape(((2, 3),))
@@ -39,7 +39,7 @@ def flat_shape(arguments: Sequence[Sizes]) -> Shape:
     return tuple(map(_plain_size, listed(arguments[0]) if len(arguments) == 1 else arguments))
 
 
-def _plain_size(dim: Sizes) -> Dim:
+def _plain_size(dim: Dims) -> Dim:
     """A numpy number is a size too."""
     if isinstance(dim, int | UOp):
         return dim
@@ -57,7 +57,7 @@ class Movement(Elementwise):
 
     # ---- the shape ----
 
-    def reshape(self, *shape: Sizes) -> Self:
+    def reshape(self, *shape: Dims) -> Self:
         """The same elements in another shape, of which one size may be -1; ``x.reshape(shape)``."""
         total = product(self.shape)
         wanted = filled(flat_shape(shape), total)
@@ -102,7 +102,7 @@ class Movement(Elementwise):
 
     # ---- the order of the axes ----
 
-    def permute(self, *order: Sizes) -> Self:
+    def permute(self, *order: Dims) -> Self:
         """The axes in another order; ``np.transpose(x, order)``."""
         given = flat_shape(order)
         axes = tuple(self.axis(axis) for axis in given)
@@ -136,7 +136,7 @@ class Movement(Elementwise):
 
     # ---- repeating ----
 
-    def expand(self, *shape: Sizes) -> Self:
+    def expand(self, *shape: Dims) -> Self:
         """Axes of size 1 repeated; -1 keeps a size; ``np.broadcast_to(x, shape)``."""
         wanted = flat_shape(shape)
         missing = len(wanted) - self.ndim
@@ -155,7 +155,7 @@ class Movement(Elementwise):
         """Expanded to the shape of `other`."""
         return self.expand(other.shape)
 
-    def repeat(self, *repeats: Sizes) -> Self:
+    def repeat(self, *repeats: Dims) -> Self:
         """The whole tensor again and again along each axis; ``np.tile(x, repeats)``."""
         counts = flat_shape(repeats)
         missing = max(len(counts) - self.ndim, 0)

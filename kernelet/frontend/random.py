@@ -25,7 +25,7 @@ from kernelet.base.errors import ArgumentError, DTypeError
 from kernelet.frontend.arguments import Count, Share, Size
 from kernelet.frontend.creation import Creation, Options, checked_shape, dtype_of
 from kernelet.frontend.host import device_name
-from kernelet.frontend.movement import Sizes
+from kernelet.frontend.movement import Dims
 from kernelet.frontend.primitives import DeviceLike, product
 from kernelet.frontend.promotion import accumulator_dtype
 from kernelet.frontend.sorting import Sorting
@@ -149,7 +149,7 @@ class Random(Sorting, Creation):
         return words.cast(dtypes.int32).cast(dtypes.float32).cast(dtype) * 2.0**-bits
 
     @classmethod
-    def rand(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def rand(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """Uniform numbers in 0 <= x < 1; ``np.random.rand(*shape)``."""
         found = cls._uniform(checked_shape(shape), dtype_of(options), options.get("device"))
         return found._created(options)
@@ -159,7 +159,7 @@ class Random(Sorting, Creation):
         return self.rand(self.shape, **self._like(options))
 
     @classmethod
-    def randn(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def randn(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """Normal numbers of mean 0 and variance 1; ``np.random.randn(*shape)``."""
         return cls.normal(*shape, **options)
 
@@ -169,7 +169,7 @@ class Random(Sorting, Creation):
 
     @classmethod
     def randint(
-        cls, *shape: Sizes, low: int = 0, high: int = 10, **options: Unpack[Options]
+        cls, *shape: Dims, low: int = 0, high: int = 10, **options: Unpack[Options]
     ) -> Self:
         """Whole numbers in low <= x < high; also PyTorch's ``randint(low, high, shape)``."""
         if len(shape) in (2, 3) and isinstance(shape[-1], Sequence):
@@ -187,7 +187,7 @@ class Random(Sorting, Creation):
 
     @classmethod
     def uniform(
-        cls, *shape: Sizes, low: float = 0.0, high: float = 1.0, **options: Unpack[Options]
+        cls, *shape: Dims, low: float = 0.0, high: float = 1.0, **options: Unpack[Options]
     ) -> Self:
         """Uniform numbers in low <= x < high; ``np.random.uniform(low, high, shape)``."""
         kind = dtype_of(options)
@@ -198,7 +198,7 @@ class Random(Sorting, Creation):
 
     @classmethod
     def normal(
-        cls, *shape: Sizes, mean: float = 0.0, std: float = 1.0, **options: Unpack[Options]
+        cls, *shape: Dims, mean: float = 0.0, std: float = 1.0, **options: Unpack[Options]
     ) -> Self:
         """Normal numbers; ``np.random.normal(mean, std, shape)``."""
         kind = dtype_of(options)
@@ -213,26 +213,26 @@ class Random(Sorting, Creation):
     # ---- initial values of weights ----
 
     @classmethod
-    def scaled_uniform(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def scaled_uniform(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """Uniform in -1..1, divided by the root of the number of elements."""
         bound = max(_count(checked_shape(shape)), 1) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
-    def glorot_uniform(cls, *shape: Sizes, **options: Unpack[Options]) -> Self:
+    def glorot_uniform(cls, *shape: Dims, **options: Unpack[Options]) -> Self:
         """Uniform with a bound of ``sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio, 2010)."""
         sizes = checked_shape(shape)
         bound = math.sqrt(6 / max(_count(sizes[:1]) + _count(sizes[1:]), 1))
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
-    def kaiming_uniform(cls, *shape: Sizes, a: float = 0.01, **options: Unpack[Options]) -> Self:
+    def kaiming_uniform(cls, *shape: Dims, a: float = 0.01, **options: Unpack[Options]) -> Self:
         """Uniform with a bound of ``sqrt(6 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
         bound = math.sqrt(6 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
-    def kaiming_normal(cls, *shape: Sizes, a: float = 0.01, **options: Unpack[Options]) -> Self:
+    def kaiming_normal(cls, *shape: Dims, a: float = 0.01, **options: Unpack[Options]) -> Self:
         """Normal with a deviation of ``sqrt(2 / ((1 + a**2) * fan_in))`` (He et al., 2015)."""
         std = math.sqrt(2 / ((1 + a**2) * max(_count(checked_shape(shape)[1:]), 1)))
         return cls.normal(*shape, std=std, **options)
