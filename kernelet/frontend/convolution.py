@@ -45,7 +45,8 @@ class Convolution(Pooling, Labels):
 
         `padding` is one number, one for each axis, pairs, "same" or "valid".
         """
-        self._check_filters(weight, groups, weight.shape[1] if weight.ndim > 1 else 0)
+        depth = known(weight.shape[1]) if weight.ndim > 1 else 0
+        self._check_filters(weight, groups, depth * groups)
         sizes = [known(dim) for dim in weight.shape[2:]]
         windows = window_list(sizes, stride, dilation, padding)
         kind = as_dtype(dtype, self._common_dtype(self, weight, bias))
@@ -79,7 +80,7 @@ class Convolution(Pooling, Labels):
 
         It is a convolution of the input with `stride` - 1 zeros between its elements.
         """
-        self._check_filters(weight, groups, weight.shape[0] if weight.ndim else 0, True)
+        self._check_filters(weight, groups, weight.shape[0] if weight.ndim else 0)
         sizes = [known(dim) for dim in weight.shape[2:]]
         spread = window_list(sizes, stride, dilation, padding)
         extra = per_axis("output_padding", output_padding, len(sizes))
@@ -119,14 +120,11 @@ class Convolution(Pooling, Labels):
         bias._need(bias.shape == (filters,), wanted)
         return (total + bias._reshape((1, filters, *(1,) * space))).cast(dtype)
 
-    def _check_filters(
-        self, weight: Self, groups: int, depth: Dim, transposed: bool = False
-    ) -> None:
+    def _check_filters(self, weight: Self, groups: int, channels: Dim) -> None:
         """ShapeError unless channels, groups and axes of input and weight fit."""
         shapes = f"input {show_shape(self.shape)} with weight {show_shape(weight.shape)}"
         fits = 3 <= weight.ndim == self.ndim
         weight._need(fits, f"weights (out, in, *space) for (batch, channels, *space): {shapes}")
-        channels = depth if transposed else known(depth) * groups
         if known(weight.shape[0]) % groups or self.shape[1] != channels:
             raise ShapeError(
                 f"{shapes} and groups={groups}: the weight is for {channels} channels in, "

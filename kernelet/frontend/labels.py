@@ -21,7 +21,7 @@ from kernelet.graph.ops import Op
 
 # A label for each axis; numbers are axes under an ellipsis.
 Label = str | int
-Axes = tuple[Label, ...]
+Names = tuple[Label, ...]
 
 
 class Labels(Indexing):
@@ -81,13 +81,13 @@ class Labels(Indexing):
 
     @classmethod
     def _contract(
-        cls, tensors: Sequence[Self], inputs: Sequence[Axes], output: Axes, dtype: DTypeLike = None
+        cls, tensors: Sequence[Self], inputs: Sequence[Names], output: Names, dtype: DTypeLike
     ) -> Self:
         """Multiply from left to right; sum over a label once no later operand has it."""
         wanted = as_dtype(dtype, cls._common_dtype(*tensors))
         wide = accumulator_dtype(sum_dtype(wanted))
         total: Self | None = None
-        held: Axes = ()
+        held: Names = ()
         for place, (labels, tensor) in enumerate(zip(inputs, tensors, strict=True), 1):
             kept, single = tensor.cast(wide)._without_repeats(labels)
             every = tuple(dict.fromkeys((*held, *kept)))
@@ -100,7 +100,7 @@ class Labels(Indexing):
         assert total is not None
         return total._labelled(held, output).cast(wanted)
 
-    def _without_repeats(self, labels: Axes) -> tuple[Axes, Self]:
+    def _without_repeats(self, labels: Names) -> tuple[Names, Self]:
         """The diagonals of axes with equal labels, so that each label is there once."""
         for label in labels:
             first, *others = [axis for axis, each in enumerate(labels) if each == label]
@@ -109,7 +109,7 @@ class Labels(Indexing):
                 return self.diagonal(0, first, others[0])._without_repeats((*once, label))
         return labels, self
 
-    def _labelled(self, labels: Axes, every: Axes) -> Self:
+    def _labelled(self, labels: Names, every: Names) -> Self:
         """The axes in the order of `every`, size 1 where this tensor has no such label."""
         order = tuple(labels.index(label) for label in every if label in labels)
         moved = self._permute(order)
@@ -120,7 +120,7 @@ class Labels(Indexing):
 # ---- the language of einsum: a label for each axis ----
 
 
-def parse_equation(formula: str, shapes: Sequence[Shape]) -> tuple[list[Axes], Axes]:
+def parse_equation(formula: str, shapes: Sequence[Shape]) -> tuple[list[Names], Names]:
     """The labels of the inputs and of the output, checked against the operands' shapes.
 
     >>> parse_equation("ij,jk", [(2, 3), (3, 4)])
@@ -140,7 +140,7 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> tuple[list[Axes], A
     hidden = sorted(label for label in counts if isinstance(label, int))
     if arrow:
         before, ellipsis, after = _parts(formula, right)
-        output: Axes = (*before, *(hidden if ellipsis else ()), *after)
+        output: Names = (*before, *(hidden if ellipsis else ()), *after)
     else:
         once = [each for each, count in counts.items() if count == 1 and isinstance(each, str)]
         output = (*hidden, *sorted(once))
@@ -155,7 +155,7 @@ def parse_equation(formula: str, shapes: Sequence[Shape]) -> tuple[list[Axes], A
     return inputs, output
 
 
-def _labels(formula: str, term: str, shape: Shape) -> Axes:
+def _labels(formula: str, term: str, shape: Shape) -> Names:
     """A label for each axis; those under the ellipsis count from the last, -1, back."""
     before, ellipsis, after = _parts(formula, term)
     spare = len(shape) - len(before) - len(after)
@@ -178,7 +178,7 @@ def _parts(formula: str, term: str) -> tuple[str, str, str]:
     return before, ellipsis, after
 
 
-def _check_sizes(formula: str, inputs: Sequence[Axes], shapes: Sequence[Shape]) -> None:
+def _check_sizes(formula: str, inputs: Sequence[Names], shapes: Sequence[Shape]) -> None:
     sizes: dict[Label, Dim] = {}
     labels = [label for labels in inputs for label in labels]
     for label, size in zip(labels, [size for shape in shapes for size in shape], strict=True):

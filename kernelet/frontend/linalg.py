@@ -133,7 +133,7 @@ class LinearAlgebra(Labels):
         paired: dict[int, Label] = dict(zip(right, left, strict=True))
         others = tuple([paired.get(each, self.ndim + each) for each in range(other.ndim)])
         output = tuple([each for each in (*labels, *others) if each not in left])
-        return self._contract((self, other), (labels, others), output)
+        return self._contract((self, other), (labels, others), output, None)
 
 
 def _check_matmul(left: LinearAlgebra, right: LinearAlgebra) -> None:
