@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kernelet.base.target import Target
 from kernelet.graph.masks import may_mask
@@ -40,17 +41,27 @@ FINISH_COST = 24  # joining the lanes of one accumulator
 # ---- merging axes ----
 
 
-def merge_axes(analysis: Analysis) -> tuple[tuple[int, ...], ...]:
-    """Join neighbouring output axes that every address runs through as if they were one."""
-    return joined_axes(analysis, lambda outer, inner: _can_merge(analysis, outer, inner))
+def with_merged_axes(analysis: Analysis) -> Analysis:
+    """The analysis with neighbouring output axes as one that every address runs through so."""
+    can_merge = partial(_can_merge, analysis)
+    whole = analysis.merged(joined_axes(analysis, can_merge))
+    # A sum whose own axes cannot be joined would divide to find its place.
+    if _divisions(whole) <= _divisions(analysis):
+        return whole
+    depends = analysis.stage_depends
+    return analysis.merged(
+        joined_axes(analysis, lambda o, i: not depends(o) and not depends(i) and can_merge(o, i))
+    )
 
 
 def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
-    return (
-        not (analysis.stage_depends(outer) or analysis.stage_depends(inner))
-        and all(run_as_one(site, outer, inner) for site in analysis.sites)
-        and not _gates_depend(analysis, {outer, inner})
+    return all(run_as_one(site, outer, inner) for site in analysis.sites) and not _gates_depend(
+        analysis, {outer, inner}
     )
+
+
+def _divisions(analysis: Analysis) -> int:
+    return sum(node.op in (Op.IDIV, Op.MOD) for node in analysis.writer.written_values())
 
 
 def _gates_depend(analysis: Analysis, variables: set[UOp]) -> bool:
@@ -212,7 +223,7 @@ def plan_kernel(kernel: UOp, target: Target) -> Plan:
     plan = plan_scatter(analysis, target) or plan_contraction(analysis, target)
     if plan is not None:
         return plan
-    analysis = analysis.merged(merge_axes(analysis))
+    analysis = with_merged_axes(analysis)
     return plan_columns(analysis, target) or _tile_plan(analysis, target)
 
 

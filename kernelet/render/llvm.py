@@ -301,7 +301,9 @@ class _Renderer(Walker):
 
     def _select(self, dtype: DType, condition: str, yes: str, no: str) -> str:
         kind, flags = type_name(dtype), type_name(dtypes.bool.vec(dtype.lanes))
-        return self.assign(f"select {flags} {condition}, {kind} {yes}, {kind} {no}")
+        # Chosen, not jumped to: numbers follow no pattern that a branch could learn.
+        hint = ", !unpredictable !{}" if dtype.lanes == 1 else ""
+        return self.assign(f"select {flags} {condition}, {kind} {yes}, {kind} {no}{hint}")
 
     def _where(self, node: UOp) -> str:
         return self._select(node.dtype, *map(self._use, node.src))

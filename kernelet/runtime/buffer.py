@@ -7,6 +7,7 @@ Out: `Buffer`, or a part of one that shares its memory.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any, final
 
@@ -113,11 +114,11 @@ class Buffer:
         return view.toreadonly()
 
     # At the end of the process the names of modules are gone before the last buffers are.
-    def __del__(self, count: Callable[[int], None] = GlobalCounters.add_memory) -> None:
+    def __del__(self, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
         address = getattr(self, "_address", None)
-        if address is not None and self._owner is None:
+        if address is not None and self._owner is None and not is_over():
             self.driver.allocator.give_back(address, self.nbytes)
-            count(-self.nbytes)
+            GlobalCounters.add_memory(-self.nbytes)
 
     def __repr__(self) -> str:
         part = "" if self.base is None else f", offset={self.offset}"

@@ -10,7 +10,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.lower import heuristics
 from kernelet.lower.analysis import Analysis
-from kernelet.lower.heuristics import merge_axes, plan_kernel
+from kernelet.lower.heuristics import plan_kernel, with_merged_axes
 from kernelet.lower.stage import root_nest
 from kernelet.lower.transforms import Nest, Parallel, Plan, Split
 from tests.lower.pseudocode import (
@@ -47,7 +47,7 @@ def lanes(nest: Nest) -> list[tuple[int, int]]:
 
 
 def merged(value: UOp) -> tuple[tuple[int, ...], ...]:
-    return merge_axes(Analysis(kernel(value), Plan()))
+    return with_merged_axes(Analysis(kernel(value), Plan())).groups
 
 
 def test_axes_that_every_address_runs_through_are_one() -> None:
@@ -68,6 +68,13 @@ def test_padding_keeps_axes_apart() -> None:
 
 def test_axes_of_reductions_stay_apart() -> None:
     assert merged(softmax(memory(1, 4, 5))) == ((0,), (1,))
+    # The second axis is read in another order than the first.
+    assert merged(reduce(permute(memory(1, 5, 4, 3), 1, 0, 2), Op.ADD, 2)) == ((0,), (1, 2))
+
+
+def test_axes_that_a_sum_keeps_are_one_where_it_runs_through_them_so() -> None:
+    inner = reduce(memory(1, 4, 5, 6, 3), Op.MAX, 3)
+    assert merged(inner) == merged(reduce(inner, Op.ADD, 0)) == ((0, 1, 2, 3),)
 
 
 # ---- lanes ----

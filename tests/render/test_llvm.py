@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
 from kernelet.graph.ops import Op
 from kernelet.render.llvm import render
@@ -39,6 +39,17 @@ def test_an_address_behind_a_gate_may_be_outside() -> None:
     text = render(make.program, "kernel")
     assert "= getelementptr float, ptr %out0" in text
     assert "= getelementptr inbounds float, ptr %out0, i64 %i0" in text
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32])
+def test_one_number_of_two_is_chosen_without_a_jump(dtype: DType) -> None:
+    make = Builder()
+    out = make.parameter(0, dtype)
+    value = make.load(out, 0)
+    make.store(out, 1, (value < 3).where(value.alu(Op.MAX, make.load(out, 2)), value))
+    selects = [line for line in render(make.program, "kernel").splitlines() if "= select" in line]
+    assert selects
+    assert all(line.endswith("!unpredictable !{}") for line in selects)
 
 
 def test_loops_that_share_a_range_have_labels_of_their_own() -> None:
