@@ -73,8 +73,7 @@ def test_axes_of_reductions_stay_apart() -> None:
 
 
 def test_axes_that_a_sum_keeps_are_one_where_it_runs_through_them_so() -> None:
-    inner = reduce(memory(1, 4, 5, 6, 3), Op.MAX, 3)
-    assert merged(inner) == merged(reduce(inner, Op.ADD, 0)) == ((0, 1, 2, 3),)
+    assert merged(reduce(memory(1, 4, 5, 6, 3), Op.MAX, 3)) == ((0, 1, 2, 3),)
 
 
 # ---- lanes ----
