@@ -135,10 +135,9 @@ class Convolution(Pooling, Labels):
         """`stride` - 1 zeros between the elements of each of the last axes."""
         result = self
         for axis, stride in enumerate(strides, self.ndim - len(strides)):
-            lead, size, last = result.shape[:axis], known(self.shape[axis]), self.shape[axis + 1 :]
-            apart = result._reshape((*lead, size, 1, *last))._beside_zeros(axis + 1, 0, stride - 1)
-            result = apart._reshape((*lead, size * stride, *last))
-            result = result._slice(axis, 0, (size - 1) * stride + 1)
+            apart = result.unsqueeze(axis + 1)._beside_zeros(axis + 1, 0, stride - 1)
+            length = (known(self.shape[axis]) - 1) * stride + 1
+            result = apart.flatten(axis, axis + 1)._slice(axis, 0, length)
         return result
 
     # ---- pixels and channels ----

@@ -355,9 +355,8 @@ class Functions(Elementwise):
 
     def erf(self) -> Self:
         """The error function; ``scipy.special.erf(x)``."""
-        return (
-            (self.abs() < 0.9).where(self._near_erf(), 1 - self._far_erfc())._known_as("erf", self)
-        )
+        result = (self.abs() < 0.9).where(self._near_erf(), 1 - self._far_erfc())
+        return result._known_as("erf", self)
 
     def erfc(self) -> Self:
         """``1 - erf(x)`` without loss where that is small; ``scipy.special.erfc(x)``."""

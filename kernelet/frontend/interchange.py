@@ -186,10 +186,10 @@ class Interchange(Indexing):
             inside = count - (size - 1) * stride
             if inside > stride:
                 return None
-            view = view._pad((*((0, 0),) * len(lead), (0, size * stride - count)))
+            view = view._beside_zeros(len(lead), 0, size * stride - count)
             view = view._reshape((*lead, size, stride))
             lead.append(size)
-            view = view._shrink((*[(0, each) for each in lead], (0, inside)))
+            view = view._slice(len(lead), 0, inside)
         view = view._reshape(tuple(lead))._permute(argsort(order))
         return view._flip(tuple([n for n in order if strides[n] < 0]))._expand(shape)
 

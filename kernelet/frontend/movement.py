@@ -408,13 +408,13 @@ class Movement(Elementwise):
         parts, _ = tensor_list([self, *others])
         for part in parts:
             part._need_ndim(0, 1)
-        if indexing == "xy" and len(parts) > 1:
-            grids = parts[1].meshgrid(parts[0], *parts[2:])
-            return (grids[1], grids[0], *grids[2:])
         shape = tuple(part.shape[0] if part.ndim else 1 for part in parts)
-        return tuple(
+        grids = tuple(
             part.reshape([-1 if at == axis else 1 for at in range(len(parts))])._expand(shape)
             for axis, part in enumerate(parts)
+        )
+        return (
+            tuple(each.transpose() for each in grids) if indexing == "xy" and grids[1:] else grids
         )
 
     # ---- names that PyTorch and numpy users know too ----

@@ -211,7 +211,11 @@ class Tensor(
 
     def to_(self, device: DeviceLike) -> Self:
         """Move this tensor to another device, or to several."""
-        self.uop = self.to(device).uop
+        return self._stand_for(self.to(device))
+
+    def _stand_for(self, other: Tensor) -> Self:
+        """Have the value of `other` from now on; returns this tensor."""
+        self.uop = other.uop
         live.note_change(self)
         return self
 
@@ -225,9 +229,7 @@ class Tensor(
 
     def shard_(self, devices: DeviceLike, axis: int | None = None) -> Self:
         """Move this tensor to several devices, as `shard`."""
-        self.uop = self.shard(devices, axis).uop
-        live.note_change(self)
-        return self
+        return self._stand_for(self.shard(devices, axis))
 
     def clone(self) -> Self:
         """A copy in memory of its own, through which gradients pass."""
@@ -246,10 +248,9 @@ class Tensor(
 
     def replace(self, other: Tensor) -> Self:
         """Let this tensor stand for the value of `other`."""
-        self.uop, self.former, self.is_leaf = other.uop, None, other.is_leaf
+        self.former, self.is_leaf = None, other.is_leaf
         self._above = self._steps = ()
-        live.note_change(self)
-        return self
+        return self._stand_for(other)
 
     def _cast_value(self, value: Tensor | Scalar | Sequence[object]) -> Tensor:
         """`value` in this tensor's type; what is no tensor yet on its device."""
