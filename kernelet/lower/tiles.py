@@ -86,7 +86,7 @@ class TileCosts:
         length = lengths[-1] / width
         fixed = [load for load in self.main.loads if not moves(load, lane)]
         is_window = any(1 in self.windows(load, row) for load in fixed)
-        may_copy = any(self.run(load) == 1 for load in fixed)
+        may_copy = any(self.run(load) < LINE_BYTES // self.itemsize for load in fixed)
         for vectors in range(1, min(TILE_VECTORS, int(size)) + 1):
             counts = range(1, min(rows, self.target.tile_rows(vectors, is_window)) + 1)
             # Numbers that may be copied as a whole are so for tiles that do not overlap.
@@ -132,7 +132,7 @@ class TileCosts:
         lines = (1 + (tile.rows - 1) * apart) * (1 / run if run > 1 else 2.0)
         direct = self.main.weight / (tile.size * tile.rows) * lines * LINE_COST
         is_large = size * self.itemsize > LARGEST_COPY
-        if run > 1 or size_of(row) % tile.rows or is_masked(load) or is_large:
+        if size_of(row) % tile.rows or is_masked(load) or is_large:
             return direct, math.inf
         return direct, size * WHOLE_COST * self.target.threads
 
