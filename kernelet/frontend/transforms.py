@@ -9,7 +9,7 @@ are those of JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce, wraps
 from operator import add
 from typing import Any
@@ -125,7 +125,7 @@ def value_and_grad(
 
     @wraps(function)
     def value_and_grad_(*arguments: object, **options: object) -> tuple[object, object]:
-        call = _opened_at(argnums, function, arguments, options)
+        call = _opened_at(argnums, partial(function, **options), arguments)
         loss = call.value[0] if has_aux and isinstance(call.value, tuple) else call.value
         if not isinstance(loss, Tensor) or not loss.dtype.is_float or product_of(loss.shape) != 1:
             kind = type(loss).__name__
@@ -142,10 +142,7 @@ def value_and_grad(
 
 
 def _opened_at(
-    argnums: int | Sequence[int],
-    function: Function,
-    arguments: Sequence[object],
-    options: Mapping[str, object],
+    argnums: int | Sequence[int], function: Function, arguments: Sequence[object]
 ) -> _Opened:
     """A call on leaves in place of the arguments with these numbers."""
     count = len(arguments)
@@ -158,7 +155,7 @@ def _opened_at(
 
     def of_chosen(*parts: object) -> object:
         given = dict(zip([place % count for place in chosen], parts, strict=True))
-        return function(*[given.get(at, each) for at, each in enumerate(arguments)], **options)
+        return function(*[given.get(at, each) for at, each in enumerate(arguments)])
 
     return _Opened(of_chosen, [arguments[place] for place in chosen])
 
@@ -193,7 +190,7 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
 
     @wraps(function)
     def jacobian_(*arguments: object, **options: object) -> object:
-        call = _opened_at(argnums, function, arguments, options)
+        call = _opened_at(argnums, partial(function, **options), arguments)
 
         def rows_of(result: Tensor) -> object:
             size = int(product_of(result.shape))  # type: ignore[arg-type]
