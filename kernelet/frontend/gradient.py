@@ -107,13 +107,8 @@ def _times(gradient: UOp, factor: UOp) -> UOp:
 
 
 def _multiply(node: UOp, gradient: UOp) -> Gradients:
-    left, right = node.src
+    left, right = node.src[:2]
     return _times(gradient, right), _times(gradient, left)
-
-
-def _multiply_add(node: UOp, gradient: UOp) -> Gradients:
-    left, right, _ = node.src
-    return _times(gradient, right), _times(gradient, left), gradient
 
 
 def _unary(node: UOp, gradient: UOp) -> Gradients:
@@ -346,7 +341,7 @@ RULES: dict[Op, Rule] = {
     Op.ADD: lambda node, gradient: (gradient, gradient),
     Op.NEG: lambda node, gradient: (-gradient,),
     Op.MUL: _multiply,
-    Op.MULACC: _multiply_add,
+    Op.MULACC: lambda node, gradient: (*_multiply(node, gradient), gradient),
     **dict.fromkeys((Op.RECIPROCAL, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN), _unary),
     Op.FUNCTION: _named,
     Op.TRUNC: lambda node, gradient: (None,),

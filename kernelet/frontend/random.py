@@ -254,10 +254,8 @@ class Random(Sorting, Creation):
         chance = self._uniform((rows, rounds, classes), dtypes.float32, self.uop.device)
         # The greatest of log(u) / weight is at each index as often as its weight says.
         keys = (chance + 2.0**-25).log() / weights
-        if replacement or num_samples == 1:
-            found = keys.argmax(-1)
-        else:
-            found = keys._reshape((rows, classes)).topk(num_samples)[1]
+        apart = replacement or num_samples == 1
+        found = keys.argmax(-1) if apart else keys.topk(num_samples)[1]
         return found._reshape((*self.shape[:-1], num_samples))
 
     def bernoulli(self) -> Self:

@@ -21,6 +21,7 @@ from kernelet.frontend.arguments import Share
 from kernelet.frontend.indexing import Indexing
 from kernelet.frontend.primitives import known, product
 from kernelet.graph.ops import Op
+from kernelet.graph.walk import split_view
 
 _COUNTED = 4096
 _INDEX_BITS = 32
@@ -38,27 +39,35 @@ class Sorting(Indexing):
 
         Equal elements keep their order. NaN counts as greater than any number.
         """
-        order = self.argsort(dim, descending)
-        return self.gather(dim, order), order
+        stored = self._computed_once()
+        order = stored.argsort(dim, descending)
+        return stored.gather(dim, order), order
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """Where each element of the sorted axis was; ``numpy.argsort(x, kind="stable")``."""
         place = self.axis(dim)
         if self.ndim == 0 or 0 in self.shape:
             return self._full(0, self.shape, dtypes.int32)
-        return self.movedim(place, -1)._row_order(descending).movedim(-1, place)
+        return self._computed_once().movedim(place, -1)._row_order(descending).movedim(-1, place)
+
+    def _computed_once(self) -> Self:
+        """In memory where it is computed: of an element that is computed again, as for each that it
+        is compared with, the last digit may be another one.
+        """
+        is_computed = split_view(self.uop)[1].op not in (Op.BUFFER, Op.AFTER, Op.MULTI)
+        return self.contiguous() if is_computed and self.dtype.is_float else self
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements in order, and where they are."""
         place = self.axis(dim)
-        length = self.shape[place] if self.ndim else 1
-        fits = not isinstance(length, int) or 0 <= k <= length
-        self._need(fits, f"k from 0 to {length}, not {k}", ArgumentError)
-        order = self.argsort(place, descending=largest)
+        length = self._known_size(place) if self.ndim else 1
+        self._need(0 <= k <= length, f"k from 0 to {length}, not {k}", ArgumentError)
+        stored = self._computed_once()
+        order = stored.argsort(place, descending=largest)
         order = order._slice(place, 0, k) if self.ndim else order
-        return self.gather(place, order), order
+        return stored.gather(place, order), order
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The greatest element so far, and where it was last met; NaN wins."""

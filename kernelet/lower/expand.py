@@ -104,8 +104,9 @@ class _Vectorizer:
         if value.dtype.lanes == self.lanes:
             return value
         dtype = value.dtype.vec(self.lanes)
-        if value.op is Op.CONST:
-            return UOp(Op.CONST, dtype, (), value.arg)
+        # The inverse of a number is spread as one, so that a product with it is seen to be a quotient.
+        if value.op in (Op.CONST, Op.RECIPROCAL) and all(n.op is Op.CONST for n in value.src):
+            return value.replace(dtype=dtype, src=tuple(map(self._spread, value.src)))
         return UOp(Op.VECTORIZE, dtype, (value,) * self.lanes)
 
     def _at_lane(self, node: UOp, lane: int) -> UOp:

@@ -274,6 +274,17 @@ def test_multiples_of_a_divisor_leave_no_rest(dtype: type, number: float | None)
     np.testing.assert_allclose(other.numpy(), np.fmod(x, by), atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [3, 10, 41, 47, -61, 97, 0.1])
+def test_quotients_by_a_number_are_rounded_once_in_lanes_too(dtype: type, number: float) -> None:
+    x = np.concatenate([np.arange(-200, 200), np.arange(-67, 67) * number]).astype(dtype)
+    with Context(DEV="LLVM"):
+        quotient, whole = Tensor(x) / number, Tensor(x).div(number, rounding_mode="trunc")
+        Tensor.realize(quotient, whole)
+    assert quotient.tolist() == (x / dtype(number)).tolist()
+    assert whole.tolist() == np.trunc(x / dtype(number)).tolist()
+
+
 IN_PLACE = ["iadd", "isub", "imul", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"]
 
 

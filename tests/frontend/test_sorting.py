@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from kernelet.base.config import Context
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import ArgumentError, ShapeError
 from kernelet.frontend import sorting
@@ -52,6 +53,29 @@ def test_order_is_stable_and_nan_is_the_greatest(sample: str, descending: bool) 
     assert found.dtype is Tensor(x).dtype
     assert order.dtype is dtypes.int32
     np.testing.assert_array_equal(Tensor(x).argsort(axis, descending).numpy(), want)
+
+
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda x: x.softmax(1),
+        lambda x: x - x.mean(0),
+        lambda x: x.layernorm(),
+        lambda x: 1 - x / x.abs().sum(1, keepdim=True),
+        lambda x: x * 0.3 + x.flip(0) / 7,
+    ],
+)
+def test_computed_rows_are_sorted_by_values_that_are_computed_once(computed: Callable) -> None:
+    # In compiled code the same element may be rounded in two ways, in lanes and outside of them.
+    with Context(DEV="LLVM"):
+        rows = computed(Tensor(values(9, 40)))
+        found, order, largest = rows.sort(1)[0].numpy(), rows.argsort(1).numpy(), rows.topk(3)[0]
+        middle, want = rows.median(1).numpy(), np.sort(rows.numpy(), 1)
+    assert (np.sort(order, 1) == np.arange(40)).all()
+    assert (np.diff(found) >= 0).all()
+    np.testing.assert_allclose(found, want, atol=1e-6)
+    np.testing.assert_allclose(largest.numpy(), found[:, :-4:-1], atol=1e-6)
+    np.testing.assert_allclose(middle, found[:, 19], atol=1e-6)
 
 
 @pytest.mark.parametrize("length", [9, 30, 100])

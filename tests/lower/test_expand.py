@@ -52,6 +52,13 @@ def test_what_is_the_same_in_all_lanes_is_spread() -> None:
     assert in_lanes(store(OUT, LANE, load(IN, I))) == "p0[0:+4] = p1[r0]x4"
 
 
+def test_the_inverse_of_a_number_is_spread_as_one() -> None:
+    third = UOp.const(3.0, dtypes.float32).alu(Op.RECIPROCAL)
+    node = expand_tiles(block(around(LANE, store(OUT, LANE, load(IN, LANE) * third))))
+    (inverse,) = [part for part in node.toposort() if part.op is Op.RECIPROCAL]
+    assert inverse.dtype.lanes == 4
+
+
 def test_elements_apart_are_gathered() -> None:
     assert in_lanes(store(OUT, LANE, load(IN, LANE * -2 + 6))) == (
         "p0[0:+4] = (p1[6], p1[4], p1[2], p1[0])"
