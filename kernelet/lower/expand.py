@@ -19,13 +19,14 @@ from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
 from kernelet.lower.loops import stride_of, with_body
 from kernelet.lower.statements import Statements
+from kernelet.lower.turning import turn_stores
 
 INT32_LIMIT = 1 << 31
 
 
 def expand_tiles(block: UOp) -> UOp:
     """The program with every loop of the register tile written out."""
-    return UOp(Op.BLOCK, dtypes.void, tuple(_expand_all(block.src)))
+    return UOp(Op.BLOCK, dtypes.void, tuple(turn_stores(_expand_all(block.src))))
 
 
 def _expand_all(statements: Iterable[UOp]) -> Statements:
@@ -43,7 +44,7 @@ def _expand(statement: UOp) -> Statements:
         return [part for step in zip(*copies, strict=True) for part in step]
     if kind == "vector":
         return [_Vectorizer(variable).statement(part) for part in body]
-    return [with_body(statement, _expand_all(body))]
+    return [with_body(statement, turn_stores(_expand_all(body)))]
 
 
 def _steps(variable: UOp) -> list[dict[UOp, UOp]]:

@@ -80,9 +80,10 @@ class _Renderer(Walker):
         self._waiting: dict[UOp, _Text] = {}  # not written yet: used once, further down
         self._masks: dict[UOp, DType] = {}
         self._reads: set[object] = set()
-        # Vectors whose lanes are stored one by one.
-        stored = [node.src[1] for node in program if node.op is Op.STORE]
-        vectors = [value.src[0] for value in stored if value.op is Op.EXTRACT]
+        # Vectors whose lanes are stored one by one, or put together with those of others.
+        users = [node for node in program if node.op in (Op.STORE, Op.VECTORIZE)]
+        lanes = dict.fromkeys(each for node in users for each in node.src)
+        vectors = [each.src[0] for each in lanes if each.op is Op.EXTRACT]
         self._scattered = {v for v in vectors if v.dtype.lanes > 1 and not v.dtype.is_bool}
 
     def source(self) -> str:
@@ -131,7 +132,8 @@ class _Renderer(Walker):
         self._reads = set()
         text, level = self._expression(node)
         is_memory = node.op is Op.LOAD and self.addresses[node.src[0]][1]
-        if node in self._scattered and uses > 1 and not is_memory:
+        is_made = is_memory or node.op is Op.VECTORIZE
+        if node in self._scattered and uses > 1 and not is_made:
             text, level = f"{self._prelude.whole(node.dtype)}({text})", _ATOM
         self._waiting[node] = _Text(text, level, frozenset(self._reads))
         if uses > 1 or len(text) > _INLINE_LENGTH:

@@ -354,6 +354,9 @@ class _Renderer(Walker):
         scalar = repeated_source(node)
         if node.dtype.lanes == 1:
             return self._use(node.src[0])
+        vectors = list(dict.fromkeys(s.src[0] for s in node.src if s.op is Op.EXTRACT))
+        if len(vectors) <= 2 and all(s.op is Op.EXTRACT for s in node.src) and scalar is None:
+            return self._shuffle(node, vectors)
         value = "poison"
         for lane, source in enumerate(node.src if scalar is None else node.src[:1]):
             text = f"insertelement {kind} {value}, {element} {self._use(source)}, i32 {lane}"
@@ -362,6 +365,14 @@ class _Renderer(Walker):
             return value
         order = f"<{node.dtype.lanes} x i32> zeroinitializer"
         return self.assign(f"shufflevector {kind} {value}, {kind} poison, {order}")
+
+    def _shuffle(self, node: UOp, vectors: list[UOp]) -> str:
+        """Lanes of one vector or two."""
+        size = vectors[0].dtype.lanes
+        lanes = [vectors.index(each.src[0]) * size + each.arg for each in node.src]
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        first, last = self._typed(vectors[0]), self._typed(vectors[-1])
+        return self.assign(f"shufflevector {first}, {last}, <{len(lanes)} x i32> <{order}>")
 
     def _extract(self, node: UOp) -> str:
         source = node.src[0]
