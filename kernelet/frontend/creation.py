@@ -28,7 +28,7 @@ def checked_shape(arguments: Sequence[Dims]) -> Shape:
     shape = flat_shape(arguments)
     bad = [dim for dim in shape if isinstance(dim, int) and dim < 0]
     if bad:
-        raise ShapeError(f"shape {show_shape(shape)}: a size is {bad[0]}. Dims must be at least 0.")
+        raise ShapeError(f"shape {show_shape(shape)}: a size is {bad[0]}. Give sizes from 0.")
     return tuple(int(dim) if hasattr(dim, "__index__") else dim for dim in shape)
 
 

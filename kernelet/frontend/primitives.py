@@ -94,7 +94,7 @@ def broadcast_shape(*shapes: Shape, of: str = "") -> Shape:
                 sizes = f"{show_dim(found)} and {show_dim(shape[place])}"
                 raise ShapeError(
                     f"cannot broadcast {listed}{of}: axis {axis} is {sizes}. "
-                    "Dims must be equal or 1; reshape or expand one of them."
+                    "Sizes must be equal or 1; reshape or expand one of them."
                 )
         result.append(found)
     return tuple(result)
