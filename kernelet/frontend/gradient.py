@@ -97,7 +97,8 @@ def _is_special(root: UOp) -> bool:
 def _times(gradient: UOp, factor: UOp) -> UOp:
     """gradient * factor, but 0 * NaN and 0 * infinity are 0."""
     result = gradient * factor
-    if not _is_special(factor):
+    # What a whole row shares is looked at only where the gradient was just chosen: (s > 0).where(x / s, 0).
+    if not _is_special(split_view(factor)[1] if gradient.op is Op.WHERE else factor):
         return result
     unused = gradient.not_equal(0).logical_not() & result.not_equal(result)
     return unused.where(0, result)

@@ -59,6 +59,24 @@ def test_branches_that_are_not_taken_do_not_leak() -> None:
     assert slope([-1.0, 1.0], lambda x: (x < 0).where(0.0, x * x.log())) == [0.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    "shared",
+    [
+        lambda x: x.sum(1, keepdim=True),
+        lambda x: x.square().sum(1, keepdim=True).sqrt(),
+        lambda x: x[:, :1],
+    ],
+)
+def test_a_row_whose_divisor_is_zero_does_not_leak_where_it_is_not_taken(shared) -> None:
+    x = Tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 2.0]]).realize()
+    divisor = shared(x)
+    weights = Tensor([1.0, 10.0, 100.0])
+    found = ((divisor > 0).where(x / divisor, 0) * weights).sum().gradient(x)[0]
+    alone = ((x / divisor) * weights)[1].sum().gradient(x)[0]
+    assert found[0].tolist() == [0.0, 0.0, 0.0]
+    np.testing.assert_allclose(found[1].numpy(), alone[1].numpy(), rtol=1e-6, atol=1e-6)
+
+
 def test_ties_share_the_gradient() -> None:
     assert slope([1.0, 3.0, 3.0], lambda x: x.max()) == [0.0, 0.5, 0.5]
     assert slope([1.0, 2.0], lambda x: x.maximum(Tensor([1.0, 1.0]))) == [0.5, 1.0]
