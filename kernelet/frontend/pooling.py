@@ -324,7 +324,7 @@ class Pooling(Indexing):
 
 
 def _pool(size: PerAxis, stride: PerAxis | None) -> tuple[tuple[int, ...], PerAxis]:
-    """Dims and strides of a pool: one number is for two axes, the stride is the size unless given."""
+    """Sizes and strides of a pool; one number is for two axes, the stride is the size by default."""
     sizes = (size,) * 2 if isinstance(size, int) else tuple(size)
     return sizes, sizes if stride is None else stride
 
