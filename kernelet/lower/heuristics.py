@@ -35,6 +35,8 @@ TILE_ROWS = 8
 DOT_TILE = 4
 GATHER_COST = 3.0  # reading lanes one by one and putting them together
 SHARING_ROWS = 4  # how many times cheaper gathered lanes are at most, for the rows of a tile
+CHAIN_COST = 12  # a step of a sum that waits for the one before
+LONG_CHAIN = 64  # steps, of which the last ones are not done beside the next sum
 FINISH_COST = 24  # joining the lanes of one accumulator
 
 
@@ -123,9 +125,12 @@ def _dots(analysis: Analysis, widest: int) -> dict[int, Dot]:
 def _best_dot(analysis: Analysis, stage: int, widest: int) -> Dot:
     """The cheapest lanes along an axis that a stage reduces."""
     sites = [site for site in analysis.sites if site.stage == stage]
-    best, main = Dot(sum(map(_scalar_cost, sites))), analysis.main_site(stage)
-    axes = analysis.reduced_axes(stage)
-    outputs = main.weight / math.prod(size_of(v) for v in axes.values())
+    main, axes = analysis.main_site(stage), analysis.reduced_axes(stage)
+    steps = math.prod(size_of(v) for v in axes.values())
+    outputs = main.weight / steps
+    best = Dot(sum(map(_scalar_cost, sites)))
+    if steps >= LONG_CHAIN:
+        best = Dot(max(best.cost, main.weight * CHAIN_COST))
     for axis, variable in axes.items():
         size = size_of(variable)
         for lanes in (widest, widest // 2, widest // 4):

@@ -110,6 +110,16 @@ def test_a_row_is_summed_in_lanes() -> None:
     assert group.lanes >= 4
 
 
+def test_a_long_sum_of_gathered_elements_does_not_wait_for_itself() -> None:
+    columns = permute(memory(1, 3, 640, 2, dtype=dtypes.float32), 0, 2, 1)
+    plan, nest = planned(reduce(columns * permute(memory(2, 3, 640, 2), 0, 2, 1), Op.ADD, 2))
+    assert lanes(nest) == []
+    ((_, group),) = plan.grouped
+    assert group.lanes * group.unroll >= 4
+    short = permute(memory(1, 3, 16, 2), 0, 2, 1)
+    assert planned(reduce(short * short, Op.ADD, 2))[0].grouped == ()
+
+
 def test_short_rows_and_columns_have_no_lanes() -> None:
     plan, nest = planned(reduce(memory(1, 3, 3), Op.ADD, 1))
     assert (plan.grouped, lanes(nest)) == ((), [])
