@@ -158,12 +158,6 @@ def _is_captured() -> bool:
     return recorder is not None and recorder.is_strict
 
 
-def _outermost(writes: Sequence[UOp], nodes: Sequence[UOp]) -> list[UOp]:
-    """The writes to which no other one is the next, and which are none of `nodes`."""
-    others = {*nodes, *(write.src[0] for write in writes)}
-    return [write for write in writes if write not in others]
-
-
 def _without_leaf_numbers(root: UOp) -> UOp:
     """The graph without the numbers that keep equal leaves apart: they are nothing to a kernel."""
     plain: dict[UOp, UOp] = {}
