@@ -354,9 +354,11 @@ class _Renderer(Walker):
         scalar = repeated_source(node)
         if node.dtype.lanes == 1:
             return self._use(node.src[0])
-        vectors = list(dict.fromkeys(s.src[0] for s in node.src if s.op is Op.EXTRACT))
-        if len(vectors) <= 2 and all(s.op is Op.EXTRACT for s in node.src) and scalar is None:
-            return self._shuffle(node, vectors)
+        if scalar is None and all(source.op is Op.EXTRACT for source in node.src):
+            vectors = list(dict.fromkeys(source.src[0] for source in node.src))
+            is_one_width = vectors[0].dtype is vectors[-1].dtype and vectors[0].dtype.lanes > 1
+            if len(vectors) <= 2 and is_one_width:
+                return self._shuffle(node, vectors)
         value = "poison"
         for lane, source in enumerate(node.src if scalar is None else node.src[:1]):
             text = f"insertelement {kind} {value}, {element} {self._use(source)}, i32 {lane}"

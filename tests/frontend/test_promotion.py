@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelet.base.dtype import dtypes
+from kernelet.base.dtype import DType, Scalar, dtypes
 from kernelet.base.errors import ArgumentError
 from kernelet.frontend.promotion import as_dtype, promote_scalar
 from kernelet.frontend.tensor import Tensor
@@ -23,10 +23,10 @@ from kernelet.frontend.tensor import Tensor
     ],
 )
 def test_a_number_of_the_same_kind_does_not_promote(
-    dtype: object, number: object, result: object
+    dtype: DType, number: Scalar, result: DType
 ) -> None:
-    assert promote_scalar(dtype, number) is result  # type: ignore[arg-type]
-    assert (Tensor([1], dtype=dtype) + number).dtype is result  # type: ignore[arg-type, operator]
+    assert promote_scalar(dtype, number) is result
+    assert (Tensor([1], dtype=dtype) + number).dtype is result
 
 
 def test_numpy_numbers_count_as_python_numbers() -> None:

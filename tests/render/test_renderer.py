@@ -499,3 +499,22 @@ def test_lanes_are_built_and_taken_apart(machine: Run) -> None:
     make.store(out, 8, extract(vector + vector, 1))
     found = machine(make.program, [bytes(36), encode(dtypes.float32, [1.0, 2.0, 3.0, 4.0])])[0]
     assert decode(dtypes.float32, found) == [4.0, 3.0, 2.0, 1.0, 3.0, 3.0, 3.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("widths", [(4, 4), (8, 8), (4, 8), (8, 4), (1, 4), (1, 1), (16, 2)])
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_lanes_of_two_vectors_are_put_together(
+    machine: Run, widths: tuple[int, int], count: int
+) -> None:
+    make = Builder()
+    out = make.parameter(0, dtypes.float32)
+    memory = make.parameter(1, dtypes.float32)
+    starts = (0, 16)
+    vectors = [make.load(memory, at, n) for at, n in zip(starts, widths, strict=True)]
+    picks = [(lane % 2, (lane * 3 + 1) % widths[lane % 2]) for lane in range(count)]
+    lanes = [make.add(extract(vectors[which], lane)) for which, lane in picks]
+    make.store(out, 0, make.add(lanes_of(*lanes)))
+    given = [float(n) for n in range(32)]
+    memories = [bytes(4 * count), encode(dtypes.float32, given)]
+    found = decode(dtypes.float32, machine(make.program, memories)[0])
+    assert found == [given[starts[which] + lane] for which, lane in picks]
