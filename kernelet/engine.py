@@ -12,25 +12,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelet import backends, pipeline, programs
+from kernelet import backends, holdings, pipeline, programs
 from kernelet.base.errors import ArgumentError, JitError
 from kernelet.graph.movement import rows_of
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import ParamArg, UOp
 from kernelet.graph.walk import sizes_of, substitute, with_bound_values
-from kernelet.holdings import (
-    adopt,
-    base_of_view,
-    current_recorder,
-    exclusively,
-    is_elsewhere,
-    memories,
-    overwritten,
-    parts_of,
-    realized,
-    stale,
-    values,
-)
 from kernelet.kernelize.multi import spread
 from kernelet.kernelize.normalize import KEPT_VIEWS
 from kernelet.kernelize.schedule import Schedule
@@ -68,13 +55,13 @@ def contents(node: UOp) -> memoryview:
 
 def memory_to_read(base: UOp) -> Buffer:
     """The memory of a BUFFER; JitError if a function is captured and replays change it."""
-    recorder = current_recorder.get()
-    if recorder is not None and recorder.is_strict and recorder.changes(memories[base]):
+    recorder = holdings.current_recorder.get()
+    if recorder is not None and recorder.is_strict and recorder.changes(holdings.memories[base]):
         raise JitError(
             "TinyJit (jit): the captured function asks for a value (item, numpy, tolist, print), "
             "which would be the same in every replay. Return the tensor and read it outside."
         )
-    return memories[base]
+    return holdings.memories[base]
 
 
 # ---- what a graph needs ----
@@ -82,10 +69,14 @@ def memory_to_read(base: UOp) -> Buffer:
 
 def _stored(node: UOp) -> UOp | None:
     """The memory to read `node` from: a number is written into the code, though it be stored too."""
-    known = None if node.op is Op.CONST else values.get(node)
-    if known is not None and node.op is not Op.AFTER and base_of_view(known) in stale:
+    known = None if node.op is Op.CONST else holdings.values.get(node)
+    if (
+        known is not None
+        and node.op is not Op.AFTER
+        and holdings.base_of_view(known) in holdings.stale
+    ):
         return None  # overwritten since: computed again; a write does not run twice
-    return None if known is None or is_elsewhere(node, known) else known
+    return None if known is None or holdings.is_elsewhere(node, known) else known
 
 
 @dataclass(slots=True)
@@ -126,7 +117,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
         known = _stored(node)
         if known is not None:
             views[node] = known
-            _note_buffer(base_of_view(known), buffers)
+            _note_buffer(holdings.base_of_view(known), buffers)
             stack.extend(size for step in known.toposort() for size in sizes_of(step))
             continue
         if node.op is Op.BUFFER:
@@ -134,7 +125,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
             continue
         part = None if is_captured else _part_of_memory(node)
         if part is not None and written is None:
-            written = overwritten(nodes)
+            written = holdings.overwritten(nodes)
         if part is not None and part[0] not in (written or ()):
             # Kernels for one batch of a data set are those for all: they do not know its place.
             _note_buffer(part[0], {})
@@ -154,7 +145,7 @@ def prepare(nodes: Sequence[UOp]) -> Prepared:
 
 def _is_captured() -> bool:
     """Whether a capture is made, which tells the parts of its arguments by their own memory."""
-    recorder = current_recorder.get()
+    recorder = holdings.current_recorder.get()
     return recorder is not None and recorder.is_strict
 
 
@@ -179,12 +170,12 @@ def _note_bind(node: UOp, values: dict[str, int], binds: dict[UOp, UOp]) -> None
 
 
 def _note_buffer(node: UOp, buffers: dict[UOp, UOp]) -> None:
-    if node not in stale and node not in memories:
+    if node not in holdings.stale and node not in holdings.memories:
         raise ArgumentError(
             "realize: inside vmap a tensor stands for every element of a batch and has no value "
             "yet. Return it and look at it outside; use where() instead of if."
         )
-    if node in stale:
+    if node in holdings.stale:
         raise ArgumentError(
             "realize: the tensor reads memory that was overwritten since. Realize it before the "
             "write."
@@ -210,12 +201,12 @@ def _given_memory(node: UOp) -> Buffer:
     """The memory of a BUFFER, or of neighbouring rows in it."""
     part = None if node.op is Op.BUFFER else _part_of_memory(node)
     if part is None:
-        return memories[node]
+        return holdings.memories[node]
     itemsize = node.dtype.itemsize
-    return memories[part[0]].view(part[1] * itemsize, part[2] * itemsize)
+    return holdings.memories[part[0]].view(part[1] * itemsize, part[2] * itemsize)
 
 
-@exclusively
+@holdings.exclusively
 def schedule(nodes: Sequence[UOp]) -> Schedule:
     """The kernels that realizing `nodes` would run."""
     wanted = _wanted(nodes)
@@ -236,7 +227,7 @@ def _schedule(prepared: Prepared) -> Schedule:
 # ---- running ----
 
 
-@exclusively
+@holdings.exclusively
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """Compute `nodes` where needed; the views that hold them.
 
@@ -246,9 +237,9 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     wanted = _wanted(nodes)
     if not wanted:
         return known
-    recorder = current_recorder.get()
+    recorder = holdings.current_recorder.get()
     if recorder is not None:
-        recorder.roots += [node for node in nodes if realized(node) is None]
+        recorder.roots += [node for node in nodes if holdings.realized(node) is None]
     prepared = prepare(wanted)
     plan = _schedule(prepared)
     buffers = allocate(plan, [_given_memory(node) for node in prepared.buffers])
@@ -261,12 +252,12 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
 
 def _wanted(nodes: Iterable[UOp]) -> list[UOp]:
     """What is to be computed, each on one device."""
-    parts = dict.fromkeys(part for node in nodes for part in parts_of(node))
-    return [part for part in parts if realized(part) is None]
+    parts = dict.fromkeys(part for node in nodes for part in holdings.parts_of(node))
+    return [part for part in parts if holdings.realized(part) is None]
 
 
 def _views_of(nodes: Sequence[UOp]) -> list[UOp]:
-    views = [realized(node) for node in nodes]
+    views = [holdings.realized(node) for node in nodes]
     return [view for view in views if view is not None]
 
 
@@ -278,7 +269,7 @@ def run(plan: Schedule, buffers: Sequence[Buffer], values: dict[str, int]) -> No
         if call.kernel is not None:
             wanted.setdefault(name, []).append(call.kernel)
     loaded = {name: programs.runners(kernels, name) for name, kernels in wanted.items()}
-    recorder = current_recorder.get()
+    recorder = holdings.current_recorder.get()
     for call, name in zip(plan.calls, devices, strict=True):
         runner = None if call.kernel is None else loaded[name][call.kernel]
         memory = tuple(buffers[slot] for slot in call.slots)
@@ -302,7 +293,7 @@ def _settle(
                 leaves[slot] = prepared.buffers[slot]
             else:
                 info = plan.slots[slot]
-                leaves[slot] = adopt(buffers[slot], info.size, info.dtype)
+                leaves[slot] = holdings.adopt(buffers[slot], info.size, info.dtype)
         return leaves[slot]
 
     for node, result in zip([*wanted, *prepared.writes], plan.results, strict=True):
@@ -310,12 +301,12 @@ def _settle(
         while node.op is Op.DETACH or _is_same_view(node, result):
             result = result if node.op is Op.DETACH else result.src[0]
             node = node.src[0]
-        param = base_of_view(result)
+        param = holdings.base_of_view(result)
         views.append(substitute(result, {param: leaf(param.arg.slot), **prepared.binds}))
-        values[node] = views[-1]
+        holdings.values[node] = views[-1]
     for slot in plan.written:
-        stale.add(prepared.buffers[slot])
-        memories.pop(prepared.buffers[slot], None)
+        holdings.stale.add(prepared.buffers[slot])
+        holdings.memories.pop(prepared.buffers[slot], None)
     return views
 
 

@@ -18,6 +18,7 @@ from typing import final
 
 from kernelet import holdings
 from kernelet.base.errors import JitError
+from kernelet.base.places import replaced, ways_from
 from kernelet.frontend import live, random
 from kernelet.frontend.results import Kept, Result, Slot, exchanged, filled, tensors_in
 from kernelet.frontend.signature import Inputs, realized
@@ -80,8 +81,11 @@ class Capture:
     One that is not `is_whole` used tensors without memory and is not to be run again.
     """
 
-    def __init__(self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs) -> None:
-        work = _Capturing(inputs)
+    def __init__(
+        self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs, function: object
+    ) -> None:
+        self._function = function
+        work = _Capturing(inputs, (function, *inputs.objects))
         self._draws = work.recorder.draws
         with holdings.recording(work.recorder):
             self._structure = work.finish(
@@ -105,12 +109,9 @@ class Capture:
             same = [b for b, place in zip(step.buffers, row, strict=True) if place is None]
             self._used |= {id(buffer.whole) for buffer in same}
             self._written |= {id(buffer.whole) for buffer in same if buffer in step.written}
-        if work.loses_memory(places):
-            raise JitError(
-                "TinyJit (jit): the function reads a tensor and then puts another one in its "
-                "place, as in self.state = f(self.state): every replay would read the same old "
-                "values. Write in place: self.state.assign(f(self.state))."
-            )
+        # What was there before and is written: the function's own state.
+        self._state = self._written.intersection(map(id, work.before))
+        work.check_state(places, self._used)
         self._inputs_written = work.written()
         self._check_inputs(inputs)
         if any(id(part.given[0]) in self._written for part in inputs.parts):
@@ -128,6 +129,7 @@ class Capture:
         standing = [(t, blocks) for t in others if (blocks := _blocks_of(t)) & self._used]
         self._blocks = {id(tensor): blocks for tensor, blocks in standing}
         self._standing = weakref.WeakValueDictionary({id(tensor): tensor for tensor, _ in standing})
+        self._ways = ways_from(work.roots, lambda part: id(part) in self._blocks, {})
         # The memory of written inputs in the last call: who read it then was looked at.
         self._seen: list[weakref.ref[Buffer]] = []
         self._mark = 0
@@ -146,9 +148,14 @@ class Capture:
 
     # ---- replaying ----
 
+    def updates(self, inputs: Inputs) -> bool:
+        """Whether an argument is state that the launches write: they would not read what they wrote."""
+        return not self._state.isdisjoint([id(part.given[0]) for part in inputs.parts])
+
     def is_valid(self, inputs: Inputs) -> bool:
         """Get ready for a replay; False when a tensor that it uses or updates is another now."""
-        if self._lost_parameter():
+        moved = replaced((self._function, *inputs.objects), self._ways)
+        if self._lost_parameter() or any(True for _ in moved):
             return False  # another tensor has been put in its place
         changed, self._mark = live.changed_since(self._mark), live.now()
         own, written = set[int](), self._written
@@ -207,8 +214,9 @@ class _Capturing:
     `tensors` are copies of the inputs, `results` those that the caller gets.
     """
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
+    def __init__(self, inputs: Inputs, roots: tuple[object, ...]) -> None:
+        self.inputs, self.roots = inputs, roots
+        self._ways = ways_from(roots, lambda part: isinstance(part, Tensor), {})
         self.recorder = holdings.Recorder(live.now())
         self.fresh: list[Buffer] = []
         self.tensors: list[Tensor] = []
@@ -232,7 +240,7 @@ class _Capturing:
         live.run_pending_writes()
         self._placed = [tensor.uop for tensor in self.tensors]
         # Not by ids: what is made in the call may have the id of what has gone meanwhile.
-        self._before = weakref.WeakSet(buffer.whole for buffer in holdings.buffer_nodes().values())
+        self.before = weakref.WeakSet(buffer.whole for buffer in holdings.buffer_nodes().values())
         self.recorder.forget_values()
 
     def finish(self, result: object) -> object:
@@ -291,7 +299,7 @@ class _Capturing:
     def find_fresh(self, others: Sequence[live.Handle]) -> None:
         """Note the memory of results that the call made and that no other tensor stands for."""
         written = {buffer.whole for step in self.recorder.steps for buffer in step.written}
-        made = {id(buffer) for buffer in written.difference(self._before)}
+        made = {id(buffer) for buffer in written.difference(self.before)}
         made = made.difference(*map(_blocks_of, others))
         found = [memory.whole for tensor in self.results for memory in _memory_of(tensor)]
         self.fresh = [whole for whole in dict.fromkeys(found) if id(whole) in made]
@@ -306,14 +314,27 @@ class _Capturing:
                 return Place(number, buffer.offset, buffer.nbytes)
         return None
 
-    def loses_memory(self, places: Places) -> bool:
+    def check_state(self, places: Places, used: set[int]) -> None:
+        """Refuse to capture what reads a tensor and puts one with other memory in its place."""
+        lost = self._loses_memory(places)
+        for old, new in replaced(self.roots, self._ways):
+            stays = _blocks_of(new) if isinstance(new, Tensor) else set()
+            lost |= old is not None and not used.isdisjoint(_blocks_of(old) - stays)
+        if lost:
+            raise JitError(
+                "TinyJit (jit): the function reads a tensor and then puts another one in its "
+                "place, as in self.state = f(self.state): every replay would read the same old "
+                "values. Write in place: self.state.assign(f(self.state))."
+            )
+
+    def _loses_memory(self, places: Places) -> bool:
         """Whether a launch reads a value from before the call that nothing stands for after it."""
         alive = {buffer.whole for buffer in holdings.buffer_nodes().values()}
         written: set[Buffer] = set()
         for step, row in zip(self.recorder.steps, places, strict=True):
             memory = [buffer.whole for buffer in step.buffers]
             for block, place in list(zip(memory, row, strict=True))[step.outputs :]:
-                before = place is None and block in self._before and block not in written
+                before = place is None and block in self.before and block not in written
                 if before and block not in alive:
                     return True
             written.update(memory[: step.outputs])

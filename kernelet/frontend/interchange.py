@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelet import backends, engine, holdings
 from kernelet.base.dtype import FORMATS, DType, Scalar, dtypes
-from kernelet.base.errors import ArgumentError, DeviceError, SharingError
+from kernelet.base.errors import ArgumentError, SharingError
 from kernelet.base.helpers import argsort
 from kernelet.frontend import host
 from kernelet.frontend.host import device_name, known_shape
@@ -139,7 +139,7 @@ class Interchange(Indexing):
         Read-only memory is copied, and any is if `copy` is True; SharingError if it is False and
         the memory cannot be shared.
         """
-        peer = _Peer(array)
+        peer = dlpack.Peer(array)
         found: np.ndarray = host.numpy_module().from_dlpack(peer)
         dtype = host.dtype_of_array(found) if peer.name is None else dtypes.from_name(peer.name)
         tensor = None if copy else cls._over_memory(found, dtype)
@@ -280,27 +280,3 @@ class Interchange(Indexing):
     def __array_namespace__(self, api_version: str | None = None) -> ModuleType:
         # A client of ours, which is loaded when somebody asks for it.
         return importlib.import_module("kernelet.array_api.namespace")
-
-
-class _Peer:
-    """An array of another library; of a type that numpy lacks, it is one of unsigned numbers."""
-
-    def __init__(self, array: Any) -> None:  # noqa: ANN401 - whatever has the protocol
-        self._array = array
-        self.name: str | None = None
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        ask = getattr(self._array, "__dlpack_device__", lambda: dlpack.CPU)
-        kind, number = ask()
-        if kind != dlpack.CPU[0]:
-            raise DeviceError(
-                f"from_dlpack: the array is on a device of DLPack's type {kind}. Bring it to the "
-                "memory of the processor first."
-            )
-        return kind, number
-
-    def __dlpack__(self, **arguments: object) -> object:
-        given = self._array
-        capsule = given.__dlpack__(**arguments) if hasattr(given, "__dlpack__") else given
-        self.name = dlpack.as_words(capsule)
-        return capsule

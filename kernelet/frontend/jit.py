@@ -69,10 +69,12 @@ class TinyJit:
         with self._lock:
             inputs = read_inputs(instance, args, kwargs)
             known = self.captures.get(inputs.key)
+            call = functools.partial(self.function, *first)
             with holdings.lock:
+                if isinstance(known, Capture) and known.updates(inputs):
+                    return first_call(lambda: call(*args, **kwargs), inputs)
                 if isinstance(known, Capture) and known.is_valid(inputs):
                     return known.replay(inputs)
-            call = functools.partial(self.function, *first)
             if known is not None or inputs.key not in self.captures:
                 self._make_room(inputs)
                 result = first_call(lambda: call(*args, **kwargs), inputs)
@@ -84,7 +86,7 @@ class TinyJit:
                 named: Any = {name: exchanged(value, others) for name, value in kwargs.items()}
                 return call(*own, **named)
 
-            found = Capture(call_with, inputs)
+            found = Capture(call_with, inputs, self.function)
             result, found.result = found.result, None
             self.captures[inputs.key] = found if found.is_whole else None
             return result

@@ -19,15 +19,7 @@ from typing import Protocol
 
 from kernelet import engine, holdings
 from kernelet.base.dtype import DType
-from kernelet.frontend.history import (
-    all_sources,
-    computed_from,
-    forget,
-    is_worth_keeping,
-    reaches,
-    remember,
-    sources_of,
-)
+from kernelet.frontend import history
 from kernelet.graph.ops import MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import apply_view, binds_in, reachable, split_view, substitute
@@ -191,9 +183,9 @@ def settle(*tensors: Handle) -> None:
             held = _held_nodes() if held is None else held
             own = (computed, *nodes_of(tensor))
             required, others = (nodes.difference(own) for nodes in held)
-            if reaches(computed, required) or is_worth_keeping(computed, others):
+            if history.reaches(computed, required) or history.is_worth_keeping(computed, others):
                 # What a write to computed memory comes from is known already.
-                remember(found, own[1])
+                history.remember(found, own[1])
                 tensor.is_leaf = False
         tensor.former = weakref.ref(computed)
         cut = without_detach(computed) is not computed
@@ -290,7 +282,11 @@ def needs_care(tensor: Handle, written: set[int], used: set[int]) -> bool:
     if base.op is Op.BUFFER and (tensor.is_leaf or holdings.lies_in(base, written)):
         return holdings.lies_in(base, written)
     # Gradients read again what memory was computed from.
-    roots = sources_of(tensor.uop) if base.op is Op.BUFFER else [base, *sources_of(base)]
+    roots = (
+        history.sources_of(tensor.uop)
+        if base.op is Op.BUFFER
+        else [base, *history.sources_of(base)]
+    )
     return any(holdings.concerns(root, written, used) for root in roots)
 
 
@@ -309,7 +305,7 @@ def before_replay(written: set[int], used: set[int], followers: Collection[int])
     _copy_views(readers)
     realize(readers)
     lazy = [t.uop for t in live_tensors() if split_view(t.uop)[1].op is not Op.BUFFER]
-    rename(holdings.read_by(nodes, [*lazy, *all_sources()]))
+    rename(holdings.read_by(nodes, [*lazy, *history.all_sources()]))
 
 
 def run_pending_writes(blocks: set[int] | None = None) -> None:
@@ -340,7 +336,7 @@ def cut_history(tensor: Handle) -> None:
     """Let a computed tensor stand for its memory alone: gradients end there."""
     found = holdings.realized(tensor.uop)
     if found is not None:
-        forget(found)
+        history.forget(found)
         tensor.uop, tensor.former, tensor.is_leaf = found, None, True
 
 
@@ -363,12 +359,12 @@ def _held_nodes() -> tuple[set[UOp], set[UOp]]:
 
 def requires_history(node: UOp) -> bool:
     """Whether `node` was computed from a tensor that requires a gradient."""
-    return reaches(node, _held_nodes()[0])
+    return history.reaches(node, _held_nodes()[0])
 
 
 def nodes_of(tensor: Handle) -> tuple[UOp, ...]:
     """The nodes that stand for a tensor in graphs: today's, and the lazy one it was before."""
-    computed = computed_from(tensor.uop)
+    computed = history.computed_from(tensor.uop)
     if computed is not None:
         return (computed,)
     former = None if tensor.former is None else tensor.former()

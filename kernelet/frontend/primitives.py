@@ -18,14 +18,9 @@ from typing import Self
 
 from kernelet.base.dtype import DType, Scalar, dtypes, promote, round_to
 from kernelet.base.errors import ArgumentError, IndexingError, ShapeError, UserError
+from kernelet.frontend import promotion
 from kernelet.frontend.arguments import Checked, listed
-from kernelet.frontend.promotion import (
-    DTypeLike,
-    accumulator_dtype,
-    as_dtype,
-    is_scalar,
-    promote_scalar,
-)
+from kernelet.frontend.promotion import DTypeLike
 from kernelet.graph.infer import Dim, Shape
 from kernelet.graph.movement import product_of
 from kernelet.graph.ops import Op
@@ -215,7 +210,7 @@ class Primitives(Checked, ABC):
 
     def cast(self, dtype: DTypeLike) -> Self:
         """The values converted to `dtype`; ``x.astype(dtype)`` in numpy."""
-        wanted = as_dtype(dtype)
+        wanted = promotion.as_dtype(dtype)
         return self if wanted is self.dtype else self._wrap(self.uop.cast(wanted))
 
     # ---- movement nodes: the arguments are checked already ----
@@ -305,12 +300,12 @@ class Primitives(Checked, ABC):
             if getattr(value, "shape", None) != () or not hasattr(value, "item"):
                 return self._from_data(value, self.uop.device)
             value = value.item()
-        if not is_scalar(value):
+        if not promotion.is_scalar(value):
             raise ArgumentError(
                 f"an operand of type {type(value).__name__}: only tensors, numbers and numpy "
                 "arrays combine with tensors. Wrap it in Tensor(...)."
             )
-        return self._full(value, (), dtype or promote_scalar(self.dtype, value))
+        return self._full(value, (), dtype or promotion.promote_scalar(self.dtype, value))
 
     def _matched(self, other: Self | Scalar) -> tuple[Self, Self]:
         """This and `other` with one shape and one type."""
@@ -325,4 +320,4 @@ class Primitives(Checked, ABC):
 
     def _widened(self) -> Self:
         """Floats, of at least 32 bits."""
-        return self._floating().cast(accumulator_dtype(self._floating().dtype))
+        return self._floating().cast(promotion.accumulator_dtype(self._floating().dtype))

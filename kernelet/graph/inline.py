@@ -12,15 +12,7 @@ from collections.abc import Callable, Sequence
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph.division import (
-    FALSE,
-    TRUE,
-    and_gates,
-    bounds_gate,
-    gate_parts,
-    index_const,
-    maximum_index,
-)
+from kernelet.graph import division
 from kernelet.graph.movement import Place, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.show import show
@@ -40,7 +32,7 @@ class Inliner:
         self.read_stage = read_stage
         self.known: dict[Place, UOp] = {}
 
-    def expression(self, node: UOp, index: Sequence[UOp], gate: UOp = TRUE) -> UOp:
+    def expression(self, node: UOp, index: Sequence[UOp], gate: UOp = division.TRUE) -> UOp:
         """The scalar value of `node` at `index`; on a stack of its own, for graphs may be deep."""
         root = Place(node, tuple(index), gate)
         stack = [root]
@@ -77,9 +69,9 @@ class Inliner:
             return [Place(source, index, gate) for source in node.src]
         if op in MOVEMENT:
             moved, inside = movement_index(node, index)
-            if inside is FALSE:
+            if inside is division.FALSE:
                 return UOp.const(0, node.dtype)
-            return [Place(node.src[0], moved, and_gates(gate, inside))]
+            return [Place(node.src[0], moved, division.and_gates(gate, inside))]
         if op is Op.GATHER:
             return self._gathered(place)
         if op is Op.CONST:
@@ -102,10 +94,10 @@ class Inliner:
         position = self.known[pick].cast(dtypes.index)
         if picks.dtype.itemsize == dtypes.index.itemsize:
             # The gate takes the negative of it, which the least integer does not have.
-            position = maximum_index(position, index_const(-1))
+            position = division.maximum_index(position, division.index_const(-1))
         moved = (*index[: node.arg], position, *index[node.arg + 1 :])
-        inside = bounds_gate(position, values.shape[node.arg])
-        return [Place(values, moved, and_gates(gate, inside))]
+        inside = division.bounds_gate(position, values.shape[node.arg])
+        return [Place(values, moved, division.and_gates(gate, inside))]
 
 
 def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:
@@ -116,8 +108,9 @@ def _combine(place: Place, sources: list[UOp], needed: list[Place]) -> UOp:
     # A gated load is 0 where its gate fails, so padding right above a load needs nothing more.
     if inside is place.gate or (value.op is Op.LOAD and len(value.src) == 2):
         return value
-    added = [part for part in gate_parts(inside) if part not in gate_parts(place.gate)]
-    return and_gates(*added).where(value, 0)
+    known = division.gate_parts(place.gate)
+    added = [part for part in division.gate_parts(inside) if part not in known]
+    return division.and_gates(*added).where(value, 0)
 
 
 def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
@@ -126,10 +119,10 @@ def load(memory: UOp, offset: UOp, gate: UOp) -> UOp:
     Where the gate holds, every index on the way down was inside its axis, so the offset is inside.
     """
     address = UOp(Op.INDEX, dtypes.index, (memory, offset))
-    inside = bounds_gate(offset, memory.arg.size)
-    if inside is TRUE:
+    inside = division.bounds_gate(offset, memory.arg.size)
+    if inside is division.TRUE:
         return UOp(Op.LOAD, memory.dtype, (address,))
-    gate = inside if gate is TRUE else gate
-    if gate is FALSE:
+    gate = inside if gate is division.TRUE else gate
+    if gate is division.FALSE:
         return UOp.const(0, memory.dtype)
     return UOp(Op.LOAD, memory.dtype, (address, gate))

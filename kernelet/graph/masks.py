@@ -14,15 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kernelet.base.dtype import Scalar, dtypes
-from kernelet.graph.division import (
-    FALSE,
-    TRUE,
-    add_index,
-    index_const,
-    less_index,
-    normalize_index,
-    rebuild,
-)
+from kernelet.graph import division
 from kernelet.graph.fold import constant_value, fold
 from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
@@ -54,17 +46,17 @@ class Masks:
         if place not in self.known:
             self.known[place] = []
             self.known[place] = [
-                part for part in self._parts(node, index) if part.gate is not FALSE
+                part for part in self._parts(node, index) if part.gate is not division.FALSE
             ]
         return self.known[place]
 
     def _parts(self, node: UOp, index: Index) -> Iterable[Known]:
         if node.op is Op.CONST:
-            return [Known(TRUE, node.arg)]
+            return [Known(division.TRUE, node.arg)]
         if node.op in MOVEMENT:
             moved, inside = movement_index(node, index)
             # Under padding a value is 0 besides, which no loop needs to know.
-            return self.parts(node.src[0], moved) if inside is TRUE else []
+            return self.parts(node.src[0], moved) if inside is division.TRUE else []
         if node.op in (Op.CONTIGUOUS, Op.DETACH):
             return self.parts(node.src[0], index)
         if node.op is Op.WHERE:
@@ -95,7 +87,7 @@ class Masks:
 
 
 def _always(parts: Iterable[Known]) -> Iterator[Scalar]:
-    return (part.value for part in parts if part.gate is TRUE)
+    return (part.value for part in parts if part.gate is division.TRUE)
 
 
 def _absorbs(op: Op, value: Scalar) -> bool:
@@ -111,12 +103,13 @@ def implying(condition: UOp, index: Index, wanted: bool) -> list[UOp]:
     """Comparisons of indices, under each of which a condition is as wanted."""
     if condition.op in MOVEMENT:
         moved, inside = movement_index(condition, index)
-        return implying(condition.src[0], moved, wanted) if inside is TRUE else []
+        return implying(condition.src[0], moved, wanted) if inside is division.TRUE else []
     if condition.op is Op.CMPLT:
         left, right = (index_value(source, index) for source in condition.src)
         if left is None or right is None:
             return []
-        return [less_index(left, right) if wanted else less_index(right, add_index(left, _ONE))]
+        pair = (left, right) if wanted else (right, division.add_index(left, _ONE))
+        return [division.less_index(*pair)]
     if condition.op is Op.CMPNE:
         operand, other = condition.src
         truth = constant_value(other)
@@ -147,16 +140,16 @@ def _counted(node: UOp, index: Index, known: dict[tuple[UOp, Index], UOp | None]
     value: UOp | None = None
     if node.op in MOVEMENT:
         moved, inside = movement_index(node, index)
-        value = _counted(node.src[0], moved, known) if inside is TRUE else None
+        value = _counted(node.src[0], moved, known) if inside is division.TRUE else None
     elif node.op is Op.ARANGE:
         value = index[0]
     elif not node.src:
-        value = normalize_index(node)
+        value = division.normalize_index(node)
     else:
         found = [_counted(source, index, known) for source in node.src]
         sources = [source for source in found if source is not None]
         if len(sources) == len(found):
-            value = rebuild(node.replace(dtype=dtypes.index), tuple(sources))
+            value = division.rebuild(node.replace(dtype=dtypes.index), tuple(sources))
     low, high = value.bounds if value is not None else (-math.inf, math.inf)
     if low < node.dtype.min or high > node.dtype.max:
         value = None  # a number that may leave its dtype wraps
@@ -164,6 +157,6 @@ def _counted(node: UOp, index: Index, known: dict[tuple[UOp, Index], UOp | None]
     return value
 
 
-_ONE = index_const(1)
+_ONE = division.index_const(1)
 _MOST_NODES = 64
 _COUNTED = MOVEMENT | {Op.ARANGE, Op.CONST, Op.VARIABLE, Op.CAST, Op.NEG, Op.ADD, Op.MUL}

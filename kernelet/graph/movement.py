@@ -14,19 +14,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from kernelet.base.errors import ShapeError
-from kernelet.graph.division import (
-    TRUE,
-    ZERO,
-    add_index,
-    and_gates,
-    bounds_gate,
-    combination,
-    divide_index,
-    index_of,
-    modulo_index,
-    scale_index,
-    subtract_index,
-)
+from kernelet.graph import division
 from kernelet.graph.infer import Dim, Shape, as_dim
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
@@ -43,7 +31,7 @@ def normal_shape(shape: Shape) -> Shape:
     """The sizes in normal form, so that equal ones compare equal."""
     if all(type(dim) is int for dim in shape):
         return shape
-    return tuple(as_dim(index_of(dim)) for dim in shape)
+    return tuple(as_dim(division.index_of(dim)) for dim in shape)
 
 
 def _for_dims(
@@ -54,14 +42,14 @@ def _for_dims(
     def compute(left: Dim, right: Dim) -> Dim:
         if isinstance(left, int) and isinstance(right, int):
             return on_numbers(left, right)
-        return as_dim(on_indices(index_of(left), index_of(right)))
+        return as_dim(on_indices(division.index_of(left), division.index_of(right)))
 
     return compute
 
 
-add_dims = _for_dims(operator.add, add_index)
-multiply_dims = _for_dims(operator.mul, scale_index)
-subtract_dims = _for_dims(operator.sub, subtract_index)
+add_dims = _for_dims(operator.add, division.add_index)
+multiply_dims = _for_dims(operator.mul, division.scale_index)
+subtract_dims = _for_dims(operator.sub, division.subtract_index)
 
 
 def product_of(shape: Shape) -> Dim:
@@ -113,12 +101,12 @@ def rows_of(node: UOp) -> tuple[UOp, int] | None:
 
 def flatten_index(indices: Sequence[UOp], factors: Shape, offset: Dim = 0) -> UOp:
     """offset + the sum of indices[i] * factors[i]."""
-    parts = [] if isinstance(offset, int) else [(index_of(offset), 1)]
+    parts = [] if isinstance(offset, int) else [(division.index_of(offset), 1)]
     for index, factor in zip(indices, factors, strict=True):
         parts.append(
-            (index, factor) if isinstance(factor, int) else (scale_index(index, factor), 1)
+            (index, factor) if isinstance(factor, int) else (division.scale_index(index, factor), 1)
         )
-    return combination(parts, offset if isinstance(offset, int) else 0)
+    return division.combination(parts, offset if isinstance(offset, int) else 0)
 
 
 def unflatten_index(flat: UOp, shape: Shape) -> tuple[UOp, ...]:
@@ -127,8 +115,8 @@ def unflatten_index(flat: UOp, shape: Shape) -> tuple[UOp, ...]:
         return (flat,)
     coordinates = []
     for axis, (dim, stride) in enumerate(zip(shape, row_major_strides(shape), strict=True)):
-        digit = divide_index(flat, stride)
-        coordinates.append(digit if axis == 0 else modulo_index(digit, dim))
+        digit = division.divide_index(flat, stride)
+        coordinates.append(digit if axis == 0 else division.modulo_index(digit, dim))
     return tuple(coordinates)
 
 
@@ -206,10 +194,10 @@ def places_below(node: UOp, index: Index, most: int) -> list[Place] | None:
         node, index, gate = place
         if node.op in MOVEMENT:
             index, inside = movement_index(node, index)
-            gate = and_gates(gate, inside)
+            gate = division.and_gates(gate, inside)
         return [Place(source, index, gate) for source in node.src if node.op in passed]
 
-    places = list(islice(reachable([Place(node, index, TRUE)], sources), most + 1))
+    places = list(islice(reachable([Place(node, index, division.TRUE)], sources), most + 1))
     if len(places) > most:
         return None
     return [place for place in places if place.node.op not in passed]
@@ -228,7 +216,7 @@ def movement_index(node: UOp, index: Index) -> tuple[Index, UOp]:
 
 def _reshape_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     old = node.src[0].shape
-    result = [ZERO] * len(old)
+    result = [division.ZERO] * len(old)
     for old_axes, new_axes, old_shape, new_shape in reshape_groups(old, node.arg):
         parts: Sequence[UOp] = [index[axis] for axis in new_axes]
         if old_shape != new_shape:
@@ -236,19 +224,19 @@ def _reshape_index(node: UOp, index: Index) -> tuple[Index, UOp]:
             parts = unflatten_index(flat, old_shape)
         for axis, part in zip(old_axes, parts, strict=True):
             result[axis] = part
-    return tuple(result), TRUE
+    return tuple(result), division.TRUE
 
 
 def _permute_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     result = list(index)
     for axis, source_axis in enumerate(node.arg):
         result[source_axis] = index[axis]
-    return tuple(result), TRUE
+    return tuple(result), division.TRUE
 
 
 def _expand_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     sizes = zip(node.src[0].shape, index, strict=True)
-    return tuple(ZERO if old == 1 else part for old, part in sizes), TRUE
+    return tuple(division.ZERO if old == 1 else part for old, part in sizes), division.TRUE
 
 
 def _pad_index(node: UOp, index: Index) -> tuple[Index, UOp]:
@@ -257,23 +245,24 @@ def _pad_index(node: UOp, index: Index) -> tuple[Index, UOp]:
         if before == after == 0:
             result.append(part)
             continue
-        shifted = subtract_index(part, index_of(before))
-        gates.append(bounds_gate(shifted, dim))
+        shifted = division.subtract_index(part, division.index_of(before))
+        gates.append(division.bounds_gate(shifted, dim))
         result.append(shifted)
-    return tuple(result), and_gates(*gates)
+    return tuple(result), division.and_gates(*gates)
 
 
 def _shrink_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     begins = zip(index, node.arg, strict=True)
-    return tuple(add_index(part, index_of(begin)) for part, (begin, _) in begins), TRUE
+    moved = [division.add_index(part, division.index_of(begin)) for part, (begin, _) in begins]
+    return tuple(moved), division.TRUE
 
 
 def _flip_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     result = list(index)
     for axis in node.arg:
-        last = index_of(add_dims(node.src[0].shape[axis], -1))
-        result[axis] = subtract_index(last, index[axis])
-    return tuple(result), TRUE
+        last = division.index_of(add_dims(node.src[0].shape[axis], -1))
+        result[axis] = division.subtract_index(last, index[axis])
+    return tuple(result), division.TRUE
 
 
 _MOVES: dict[Op, Callable[[UOp, Index], tuple[Index, UOp]]] = {

@@ -16,16 +16,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from kernelet.base.dtype import dtypes
-from kernelet.graph.division import (
-    ZERO,
-    add_index,
-    divide_index,
-    extreme,
-    index_const,
-    index_of,
-    sum_of,
-    terms_of,
-)
+from kernelet.graph import division
 from kernelet.graph.infer import Dim, Shape, kept, max_dim
 from kernelet.graph.movement import Index, movement_index
 from kernelet.graph.ops import MOVEMENT, Op
@@ -58,13 +49,13 @@ class Box(NamedTuple):
 
 def loop_over(size: Dim, number: int, kind: str = "loop") -> UOp:
     """A loop variable that counts to `size`."""
-    return UOp(Op.RANGE, dtypes.index, (index_of(size),), RangeArg(number, kind))
+    return UOp(Op.RANGE, dtypes.index, (division.index_of(size),), RangeArg(number, kind))
 
 
 def loops_over(shape: Shape, numbers: Iterable[int] = range(64)) -> Index:
     """A loop variable for each axis, 0 for axes of one element; numbered from 0 by default."""
     pairs = zip(shape, numbers, strict=False)
-    return tuple(ZERO if dim == 1 else loop_over(dim, number) for dim, number in pairs)
+    return tuple(division.ZERO if dim == 1 else loop_over(dim, number) for dim, number in pairs)
 
 
 def source_index(node: UOp, source: UOp, index: Index, numbers: Iterable[int]) -> Index:
@@ -104,7 +95,7 @@ def common_prefix(chains: Sequence[Chain]) -> Chain:
 
 def split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
     """The parts of an index that depend on outer loops and on inner ones; None if entangled."""
-    constant, coefficients = terms_of(index)
+    constant, coefficients = division.terms_of(index)
     outside: dict[UOp, int] = {}
     inside: dict[UOp, int] = {}
     for atom, factor in coefficients.items():
@@ -115,7 +106,7 @@ def split_index(index: UOp, outer: frozenset[UOp]) -> tuple[UOp, UOp] | None:
             inside[atom] = factor
         else:
             return None
-    return sum_of(0, outside), sum_of(constant, inside)
+    return division.sum_of(0, outside), division.sum_of(constant, inside)
 
 
 def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
@@ -128,7 +119,7 @@ def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
     sizes: list[int] = []
     for axis, dim in enumerate(shape):
         if any(is_computed(index[axis]) for index in indices):
-            lo.append(ZERO)
+            lo.append(division.ZERO)
             sizes.append(max(max_dim(dim), 1))
             continue
         splits = [split_index(index[axis], outer) for index in indices]
@@ -140,10 +131,10 @@ def box_at(place: Chain, indices: Sequence[Index], shape: Shape) -> Box | None:
             if split is None or split[0] is not first[0]:
                 return None
             low, high = min(low, split[1].bounds.min), max(high, split[1].bounds.max)
-        if first[0] is ZERO:
+        if first[0] is division.ZERO:
             # Outside of the whole value there is nothing to be kept.
             low, high = max(low, 0), min(high, max_dim(dim) - 1)
-        lo.append(add_index(first[0], index_const(int(low))))
+        lo.append(division.add_index(first[0], division.index_const(int(low))))
         sizes.append(max(int(high - low) + 1, 1))
     return Box(place, tuple(lo), tuple(sizes))
 
@@ -158,7 +149,7 @@ def place_value(readings: Sequence[Reading], shape: Shape, least: int = 1) -> Bo
     depends = frozenset().union(*map(ranges_in, known))
     shared = common_prefix([reading.chain for reading in readings])
     # Readings that differ by a variable have only all of the value in common.
-    whole = Box((), (ZERO,) * len(shape), tuple(max(max_dim(dim), 1) for dim in shape))
+    whole = Box((), (division.ZERO,) * len(shape), tuple(max(max_dim(dim), 1) for dim in shape))
     best = box_at((), indices, shape) or whole
     for depth, variable in enumerate(shared):
         if variable.arg.kind in TILE_KINDS or variable not in depends:
@@ -186,13 +177,14 @@ def last_live(gate: UOp, variable: UOp, outer: frozenset[UOp]) -> UOp | None:
     None where the gate does not hold for the rest of a loop.
     """
     if gate.op is Op.CONST:
-        return ZERO if gate.arg else None
+        return division.ZERO if gate.arg else None
     if gate.op is not Op.CMPLT or gate.src[1].op is not Op.CONST:
         return None
-    constant, found = terms_of(gate.src[0])
+    constant, found = division.terms_of(gate.src[0])
     step = -found.get(variable, 0)
     coefficients = {atom: factor for atom, factor in found.items() if atom is not variable}
     if step <= 0 or any(variable in ranges_in(atom) for atom in coefficients):
         return None
-    total = sum_of(constant - gate.src[1].arg, coefficients)
-    return add_index(divide_index(extreme(total, outer), step), index_const(1))
+    total = division.sum_of(constant - gate.src[1].arg, coefficients)
+    steps = division.divide_index(division.extreme(total, outer), step)
+    return division.add_index(steps, division.index_const(1))

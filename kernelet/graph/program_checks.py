@@ -11,16 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from kernelet.base.dtype import Scalar, dtypes
+from kernelet.graph import division
 from kernelet.graph.checks import STATEMENTS, access_of, is_register
-from kernelet.graph.division import (
-    FALSE,
-    ZERO,
-    index_const,
-    less_index,
-    normalize_index,
-    sum_of,
-    terms_of,
-)
 from kernelet.graph.fold import fold
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.uop import UOp
@@ -112,9 +104,12 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Placed:
         low, high = offset.bounds
         if gates or (low >= 0 and high <= last):
             continue
-        index = normalize_index(offset)
+        index = division.normalize_index(offset)
         # That r <= n - 1 holds for a loop of n turns may be needed.
-        if less_index(index, ZERO) is FALSE and less_index(index_const(last), index) is FALSE:
+        if (
+            division.less_index(index, division.ZERO) is division.FALSE
+            and division.less_index(division.index_const(last), index) is division.FALSE
+        ):
             continue
         low, high = _values_of(index)
         found = f"elements {low}..{high + max(lanes, 1) - 1} are in memory of {memory.arg.size}"
@@ -132,7 +127,7 @@ def _values_of(index: UOp) -> tuple[int, int]:
         for number, node in enumerate(index.toposort())
         if node.op is Op.TRUNCMOD and node.dtype is dtypes.index and _reads_memory(node)
     }
-    low, coefficients = terms_of(substitute(index, remainders))
+    low, coefficients = division.terms_of(substitute(index, remainders))
     high = low
     groups: list[tuple[set[UOp], dict[UOp, int]]] = []
     for atom, factor in coefficients.items():
@@ -145,7 +140,7 @@ def _values_of(index: UOp) -> tuple[int, int]:
             loops, terms = loops | group[0], terms | group[1]
         groups.append((loops, terms))
     for loops, terms in groups:
-        least, greatest = _values_of_group(sorted(loops, key=repr), sum_of(0, terms))
+        least, greatest = _values_of_group(sorted(loops, key=repr), division.sum_of(0, terms))
         low, high = low + least, high + greatest
     return low, high
 

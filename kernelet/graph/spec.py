@@ -11,20 +11,12 @@ from dataclasses import dataclass
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph import checks, program_checks
+from kernelet.graph import checks, program_checks, uop
 from kernelet.graph.checks import MOVEMENT_FORMS, Form, elementwise_forms
 from kernelet.graph.ops import ELEMENTWISE, Op
 from kernelet.graph.program_checks import Placed
 from kernelet.graph.show import show
-from kernelet.graph.uop import (
-    BufferArg,
-    ParamArg,
-    RangeArg,
-    ReduceArg,
-    ScratchArg,
-    UOp,
-    VariableArg,
-)
+from kernelet.graph.uop import UOp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +56,9 @@ def _claims(nodes: Sequence[UOp], spec: Spec) -> Placed:
 _VOID, _INDEX = dtypes.void, dtypes.index
 _OPTIONAL = frozenset({Op.SUB, Op.FDIV, Op.TRUNCDIV, Op.TRUNCMOD})
 _LEAVES: dict[Op, Form] = {
-    Op.PARAM: Form(0, ParamArg, checks.check_memory),
+    Op.PARAM: Form(0, uop.ParamArg, checks.check_memory),
     Op.CONST: Form(0, bool | int | float, checks.check_constant),
-    Op.VARIABLE: Form(0, VariableArg, checks.check_variable, _INDEX),
+    Op.VARIABLE: Form(0, uop.VariableArg, checks.check_variable, _INDEX),
 }
 _VALUES: dict[Op, Form] = {
     **_LEAVES,
@@ -74,14 +66,14 @@ _VALUES: dict[Op, Form] = {
     **MOVEMENT_FORMS,
     **elementwise_forms(ELEMENTWISE - _OPTIONAL, over_tensors=True),
     Op.GATHER: Form(2, int, checks.check_gather, like=0),
-    Op.REDUCE: Form(1, ReduceArg, checks.check_reduce, like=0),
+    Op.REDUCE: Form(1, uop.ReduceArg, checks.check_reduce, like=0),
 }
 
 TENSOR = Spec(
     "tensor graph",
     {
         **_VALUES,
-        Op.BUFFER: Form(0, BufferArg, checks.check_memory),
+        Op.BUFFER: Form(0, uop.BufferArg, checks.check_memory),
         Op.BIND: Form(2, more=checks.check_bind, like=0),
         Op.CONTIGUOUS: Form(1, str | None, like=0),
         Op.DETACH: Form(1, int | None, like=0),
@@ -105,8 +97,8 @@ KERNEL = Spec(
 _EXPRESSIONS: dict[Op, Form] = {
     **_LEAVES,
     **elementwise_forms(ELEMENTWISE, over_tensors=False),
-    Op.SCRATCH: Form(0, ScratchArg, checks.check_memory),
-    Op.RANGE: Form(1, RangeArg, checks.check_range, _INDEX),
+    Op.SCRATCH: Form(0, uop.ScratchArg, checks.check_memory),
+    Op.RANGE: Form(1, uop.RangeArg, checks.check_range, _INDEX),
     Op.INDEX: Form(2, more=checks.check_index),
     Op.LOAD: Form(None, more=checks.check_access),
     Op.STORE: Form(None, more=checks.check_access, dtype=_VOID),

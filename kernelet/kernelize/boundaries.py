@@ -15,19 +15,11 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from kernelet.graph import placement
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
 from kernelet.graph.infer import max_dim
 from kernelet.graph.movement import Index
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
-from kernelet.graph.placement import (
-    Box,
-    Chain,
-    Reading,
-    loops_over,
-    place_value,
-    ranges_in,
-    source_index,
-)
 from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
 from kernelet.graph.scan import scan_of
@@ -77,7 +69,7 @@ def is_kernel(node: UOp) -> bool:
     return node.op in (Op.CONTIGUOUS, Op.ASSIGN)
 
 
-Readings = dict[Index, Chain]
+Readings = dict[Index, placement.Chain]
 
 
 @dataclass(slots=True)
@@ -106,7 +98,7 @@ class _Boundaries:
         self.kept: set[UOp] = set()
         self.uses = {node: _Uses() for node in self.order}
         self.way_numbers: dict[tuple[UOp, int], int] = {}
-        self.outputs: dict[UOp, Chain] = {}
+        self.outputs: dict[UOp, placement.Chain] = {}
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.ending: dict[UOp, UOp] = {}  # kernel -> the contraction that it is about
         self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
@@ -156,7 +148,7 @@ class _Boundaries:
 
     def _open(self, kernel: UOp, value: UOp) -> None:
         """Start a kernel that computes `value`."""
-        index = loops_over(value.shape, self.numbers)
+        index = placement.loops_over(value.shape, self.numbers)
         self.outputs[kernel] = tuple(part for part in index if part is not ZERO)
         self.fused[kernel] = []
         self.uses[value].ways.add(self._way(kernel, -1))
@@ -188,7 +180,7 @@ class _Boundaries:
         for index, chain in readings.items():
             if len(found) > MOST_READINGS:
                 return
-            index = source_index(node, source, index, self.numbers)
+            index = placement.source_index(node, source, index, self.numbers)
             if node.op is Op.REDUCE:
                 opened = (index[axis] for axis in node.arg.axes)
                 chain = (*chain, *(part for part in opened if part is not ZERO))
@@ -313,10 +305,10 @@ class _Boundaries:
         first = [variable for variable in outputs if variable in depends]
         rest = [variable for variable in outputs if variable not in depends]
         reads = [
-            Reading(index, (*first, *rest, *chain[len(outputs) :]))
+            placement.Reading(index, (*first, *rest, *chain[len(outputs) :]))
             for index, chain in readings.items()
         ]
-        box = place_value(reads, node.shape)
+        box = placement.place_value(reads, node.shape)
         fits = box.size * node.dtype.itemsize <= limit and not _repeats(box, node)
         fits = fits and (limit != ROW_BYTES or _is_row(box, outputs))
         return frozenset(first) if fits and self._agrees(kernel, frozenset(first)) else None
@@ -372,16 +364,16 @@ class _Boundaries:
 
 def _loops_read(readings: Readings) -> frozenset[UOp]:
     """The loops that a value depends on."""
-    return frozenset().union(*[ranges_in(part) for index in readings for part in index])
+    return frozenset().union(*[placement.ranges_in(part) for index in readings for part in index])
 
 
-def _repeats(box: Box, node: UOp) -> bool:
+def _repeats(box: placement.Box, node: UOp) -> bool:
     """Whether some element would be computed more than once."""
     loops = math.prod(max_dim(variable.src[0]) for variable in box.place)
     return loops * box.size > numel(node.shape)
 
 
-def _is_row(box: Box, outputs: Chain) -> bool:
+def _is_row(box: placement.Box, outputs: placement.Chain) -> bool:
     """Whether the box serves all of the last output axis, along which lanes run."""
     return bool(box.place) and bool(outputs) and outputs[-1] not in box.place
 

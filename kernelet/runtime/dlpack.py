@@ -9,8 +9,9 @@ The structures are those of https://dmlc.github.io/dlpack/latest/c_api.html.
 from __future__ import annotations
 
 import ctypes
+from typing import Any, final
 
-from kernelet.base.errors import ArgumentError
+from kernelet.base.errors import ArgumentError, DeviceError
 
 CPU = (1, 0)  # memory that this process reads, and the number of the device
 _UNSIGNED = 1
@@ -53,3 +54,28 @@ def as_words(capsule: object) -> str | None:
 def name_words(capsule: object, name: str) -> None:
     """Let unsigned numbers be elements of the type of that name, which numpy lacks."""
     element_type(capsule)[0] = _TYPES[name][0]
+
+
+@final
+class Peer:
+    """An array of another library; of a type that numpy lacks, it is one of unsigned numbers."""
+
+    def __init__(self, array: Any) -> None:  # noqa: ANN401 - whatever has the protocol
+        self._array = array
+        self.name: str | None = None
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        ask = getattr(self._array, "__dlpack_device__", lambda: CPU)
+        kind, number = ask()
+        if kind != CPU[0]:
+            raise DeviceError(
+                f"from_dlpack: the array is on a device of DLPack's type {kind}. Bring it to the "
+                "memory of the processor first."
+            )
+        return kind, number
+
+    def __dlpack__(self, **arguments: object) -> object:
+        given = self._array
+        capsule = given.__dlpack__(**arguments) if hasattr(given, "__dlpack__") else given
+        self.name = as_words(capsule)
+        return capsule

@@ -30,7 +30,7 @@ def test_a_capture_replays_with_other_inputs():
         return {"y": x * weight}
 
     assert first_call(lambda: run(x), inputs_of(x))["y"].item() == 2.0
-    capture = Capture(lambda own: run(own[id(x)]), inputs_of(x))
+    capture = Capture(lambda own: run(own[id(x)]), inputs_of(x), run)
     assert capture.result["y"].item() == 2.0
     inputs = inputs_of(Tensor([5.0]))
     assert capture.is_valid(inputs)
@@ -48,7 +48,7 @@ def test_what_the_captured_call_writes_is_seen_by_nobody_else(view):
     def run(x):
         Tensor.realize(x.assign(x + 1), state.assign(state + 1))
 
-    Capture(lambda own: run(own[id(x)]), inputs_of(x))
+    Capture(lambda own: run(own[id(x)]), inputs_of(x), run)
     assert [each.tolist() for each in readers] == [[[1.0, 2.0]] * 4] * 2 + [[5.0]] * 2
     added = (whole - readers[0]).sum().item()
     assert (added, (x - view(readers[0])).min().item(), state.item()) == (x.numel(), 1.0, 6.0)

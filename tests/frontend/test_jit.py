@@ -814,6 +814,36 @@ def test_an_argument_that_is_also_read_otherwise_is_told_apart():
         assert jit(Tensor([0.0, 0.0])).tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("view", [lambda x: x, Tensor.detach, lambda x: x[:2]])
+def test_state_that_a_captured_function_updates_is_read_after_the_update(view):
+    def program(make):
+        state = Tensor([1.0, 2.0]).realize()
+
+        def step(x):
+            state.assign(state + 1).realize()
+            return x * 10
+
+        run = make(step)
+        results = [run(Tensor([float(n), 0.0])).tolist() for n in range(3)]
+        results += [run(view(state)).tolist() for _ in range(2)]
+        return results, run(Tensor([7.0, 0.0])).tolist(), state.tolist()
+
+    assert program(TinyJit) == program(lambda step: step)
+
+
+def test_what_a_captured_function_leaves_behind_is_an_argument_of_replays():
+    model = SimpleNamespace(hidden=Tensor([1.0]).realize())
+
+    def step(x):
+        model.hidden = x + 1
+        return x * 2
+
+    jit, calls = counted(step)
+    for n in range(1, 7):
+        assert jit(model.hidden).item() == 2.0 * n
+    assert len(calls) <= 3
+
+
 # ---- random numbers ----
 
 
