@@ -43,7 +43,7 @@ def fetch(url: str, path: str, checksum: str, unpack: Unpack = bytes) -> None:
 def _failed(url: str, path: str, found: str) -> DownloadError:
     return DownloadError(
         f"{url} cannot be downloaded to {path}: {found}. Check the network and try again, or fetch "
-        "the file elsewhere and set KERNELET_DATA to the folder that holds it."
+        "the file elsewhere and put it there; KERNELET_DATA names another folder of data sets."
     )
 
 

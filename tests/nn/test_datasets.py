@@ -1,6 +1,8 @@
 import gzip
 import io
 import os
+import re
+import shutil
 import struct
 import tarfile
 from hashlib import sha256
@@ -112,6 +114,17 @@ def test_digits_that_are_not_the_published_ones_are_refused(folder, serve):
     with serve(folder / "published") as url, pytest.raises(DownloadError, match="sha256"):
         datasets.mnist(base_url=url)
     assert not (folder / "mnist").exists()
+
+
+def test_without_network_files_that_are_put_where_the_error_says_are_read(folder):
+    write_mnist(folder / "elsewhere")
+    for _ in range(4):
+        with pytest.raises(DownloadError, match="put it there") as caught:
+            datasets.mnist(base_url=NO_SERVER)
+        path = re.search(r"downloaded to (.*?\.gz): ", str(caught.value))[1]
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copy(next((folder / "elsewhere").glob(f"**/{os.path.basename(path)}")), path)
+    assert datasets.mnist(base_url=NO_SERVER)[0].shape[1:] == (1, 28, 28)
 
 
 def test_without_network_the_error_says_what_to_do(folder):
