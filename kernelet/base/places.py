@@ -76,8 +76,8 @@ def _steps_from(value: object) -> Iterator[tuple[_Get, Any]]:
 
 def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, ...]]:
     """What the code of a function names: global variables, and those of modules."""
-    space = function.__globals__
-    names = {} if space["__name__"].startswith("kernelet.") else _names_in(function.__code__)
+    space, code = function.__globals__, function.__code__
+    names = {} if str(space.get("__name__")).startswith("kernelet.") else _names_in(code)
     for name in names:
         yield (name,)
         if isinstance(module := space.get(name), types.ModuleType):
@@ -95,6 +95,7 @@ def _global(function: types.FunctionType, path: tuple[str, ...]) -> object:
 
 def _is_followed(value: object) -> bool:
     """Whether a user's things may be in a value: not in a number, a module, or our own machinery."""
-    module = (value if isinstance(value, type) else type(value)).__module__
-    is_ours = module.startswith("kernelet.") and not module.startswith(_HOLDERS)
-    return gc.is_tracked(value) and not is_ours and not isinstance(value, types.ModuleType)
+    if type(value) in (types.ModuleType, *weakref.ProxyTypes) or not gc.is_tracked(value):
+        return False
+    module = str((value if isinstance(value, type) else type(value)).__module__)
+    return module.startswith(_HOLDERS) or not module.startswith("kernelet.")

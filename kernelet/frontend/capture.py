@@ -216,7 +216,7 @@ class _Capturing:
 
     def __init__(self, inputs: Inputs, roots: tuple[object, ...]) -> None:
         self.inputs, self.roots = inputs, roots
-        self._ways = ways_from(roots, lambda part: isinstance(part, Tensor), {})
+        self._ways = ways_from(roots, lambda part: type(part) is Tensor, {})
         self.recorder = holdings.Recorder(live.now())
         self.fresh: list[Buffer] = []
         self.tensors: list[Tensor] = []

@@ -106,10 +106,9 @@ def accesses_are_inside(nodes: Sequence[UOp]) -> Placed:
             continue
         index = division.normalize_index(offset)
         # That r <= n - 1 holds for a loop of n turns may be needed.
-        if (
-            division.less_index(index, division.ZERO) is division.FALSE
-            and division.less_index(division.index_const(last), index) is division.FALSE
-        ):
+        below = division.less_index(index, division.ZERO)
+        above = division.less_index(division.index_const(last), index)
+        if below is above is division.FALSE:
             continue
         low, high = _values_of(index)
         found = f"elements {low}..{high + max(lanes, 1) - 1} are in memory of {memory.arg.size}"

@@ -1,6 +1,7 @@
 """A replay reads the tensors that are there now, wherever Python keeps them."""
 
 import functools
+import weakref
 from collections import deque, namedtuple
 from types import ModuleType, SimpleNamespace
 
@@ -261,7 +262,7 @@ def test_another_tensor_object_for_the_same_memory_is_not_refused():
 
 
 def found(value):
-    return ways_from(value, lambda part: isinstance(part, Tensor), {})
+    return ways_from(value, lambda part: type(part) is Tensor, {})
 
 
 def test_ways_keep_nothing_alive_and_cycles_end():
@@ -297,3 +298,21 @@ def test_what_a_property_raises_is_passed_by():
     ways = found([strange])
     strange.weight = Tensor([[2.0]])
     assert len(list(replaced([strange], ways))) == 1
+
+
+def strange_things():
+    gone = Layer()
+    space = {}
+    exec("def run(x): return x", space)
+    return [weakref.proxy(gone), space["run"], type("Nowhere", (), {"__module__": None})()]
+
+
+@pytest.mark.parametrize("number", range(3), ids=["dead proxy", "no module", "no name of one"])
+def test_strange_things_beside_a_tensor_are_passed_by(number):
+    layer, kept = Layer(), Tensor([[2.0]]).realize()
+    layer.beside, layer.weight = strange_things()[number], kept
+    jit = TinyJit(lambda x: layer(x))
+    for _ in range(3):
+        assert jit(Tensor([[10.0]])).item() == 20.0
+    layer.weight = Tensor([[7.0]]).realize()
+    assert jit(Tensor([[10.0]])).item() == 70.0
