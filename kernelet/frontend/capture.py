@@ -322,9 +322,9 @@ class _Capturing:
             lost |= old is not None and not used.isdisjoint(_blocks_of(old) - stays)
         if lost:
             raise JitError(
-                "TinyJit (jit): the function reads a tensor and then puts another one in its "
-                "place, as in self.state = f(self.state): every replay would read the same old "
-                "values. Write in place: self.state.assign(f(self.state))."
+                "TinyJit (jit): the function reads a tensor and then puts another one in its place, "
+                "as self.state = f(self.state) and gradients that add up do: every replay would read "
+                "the same old values. Write in place, self.state.assign(f(self.state)), or zero_grad()."
             )
 
     def _loses_memory(self, places: Places) -> bool:
