@@ -30,6 +30,8 @@ from kernelet.launches import Place, Replay
 from kernelet.runtime.buffer import Buffer
 
 Places = list[tuple[Place | None, ...]]
+# Is given the tensors in place of the inputs, by the ids of those.
+Call = Callable[[dict[int, Tensor]], object]
 
 
 def first_call(call: Callable[[], object], inputs: Inputs) -> object:
@@ -38,7 +40,7 @@ def first_call(call: Callable[[], object], inputs: Inputs) -> object:
     with holdings.recording(recorder):
         result = call()
         finish(result, recorder.mark, inputs.tensors)
-    live.realize(_lazy_parts(recorder))
+    live.realize(_lazy_parts(recorder, {}))
     return result
 
 
@@ -61,15 +63,19 @@ def finish(result: object, mark: int, inputs: Sequence[Tensor]) -> list[Tensor]:
     return left
 
 
-def _lazy_parts(recorder: holdings.Recorder) -> list[live.Handle]:
-    """Tensors from before that a call used and that have no memory: each replay would compute them."""
+def _lazy_parts(recorder: holdings.Recorder, before: dict[int, UOp]) -> list[live.Handle]:
+    """Tensors from before that a call used and that had no memory: each replay would compute them.
+
+    `before` has the nodes, by ids, of those that a call may have computed or written itself.
+    """
     used = UOp.sink(*recorder.roots).toposort()
     recorder.roots.clear()
     found = []
     for tensor in live.live_tensors():
-        base = split_view(tensor.uop)[1]
-        is_known = base.op is Op.BUFFER or holdings.realized(tensor.uop) is not None
-        if tensor.born < recorder.mark and base in used and not is_known:
+        node = before.get(id(tensor), tensor.uop)
+        base = split_view(node)[1]
+        is_same = node is tensor.uop and holdings.realized(node) is not None
+        if tensor.born < recorder.mark and base in used and not is_same:
             found.append(tensor)
     return found
 
@@ -81,9 +87,7 @@ class Capture:
     One that is not `is_whole` used tensors without memory and is not to be run again.
     """
 
-    def __init__(
-        self, call: Callable[[dict[int, Tensor]], object], inputs: Inputs, function: object
-    ) -> None:
+    def __init__(self, call: Call, inputs: Inputs, function: object) -> None:
         self._function = function
         work = _Capturing(inputs, (function, *inputs.objects))
         self._draws = work.recorder.draws
@@ -92,7 +96,7 @@ class Capture:
                 call({id(t): own for t, own in zip(inputs.tensors, work.tensors, strict=True)})
             )
         # A tensor that was put in the place of another one since the first call.
-        lazy = _lazy_parts(work.recorder)
+        lazy = _lazy_parts(work.recorder, work.lazy)
         self.is_whole = not lazy
         live.realize(lazy)
         owners = {id(t.grad): weakref.ref(t) for t in live.live_tensors() if isinstance(t, Tensor)}
@@ -239,6 +243,8 @@ class _Capturing:
             self.tensors.append(made[id(tensor)])
         live.run_pending_writes()
         self._placed = [tensor.uop for tensor in self.tensors]
+        tensors = live.live_tensors()
+        self.lazy = {id(t): t.uop for t in tensors if holdings.realized(t.uop) is None}
         # Not by ids: what is made in the call may have the id of what has gone meanwhile.
         self.before = weakref.WeakSet(buffer.whole for buffer in holdings.buffer_nodes().values())
         self.recorder.forget_values()

@@ -56,7 +56,7 @@ class Result:
         for param, place in self.memory:
             if isinstance(place, Kept):
                 found[param] = place.current()
-            elif place.number < len(inputs.parts):
+            elif given[place.number] in [part.given for part in inputs.parts]:
                 found[param] = inputs.memory_node(place.number)
             else:
                 if place not in leaves:

@@ -163,7 +163,7 @@ class Inputs:
                 self._add(number, realized(tensor))
         self.notes += [part.form.view for part in self.parts]
         if len(self.parts) > len(self.tensors):
-            self.notes += [realized(tensor).arg for tensor in self.tensors if is_spread(tensor)]
+            self.notes += [realized(t).arg for t in self.tensors if isinstance(t.device, tuple)]
         if len({id(part.given[0]) for part in self.parts}) < len(self.parts):
             self._compare_places()
         self.key = tuple(self.notes)
@@ -234,11 +234,6 @@ def realized(tensor: Tensor) -> UOp:
     node = holdings.realized(tensor.uop)
     assert node is not None
     return node
-
-
-def is_spread(tensor: Tensor) -> bool:
-    """Whether a tensor is on several devices."""
-    return isinstance(tensor.device, tuple)
 
 
 def views_of(tensor: Tensor) -> tuple[UOp, ...]:

@@ -40,15 +40,7 @@ SHARED_COST = 16  # values dearer than this are not computed in two kernels
 STORED_COST = 48  # but storing and reading one again costs as much as two exponentials
 MOST_READINGS = 8
 MOST_WAYS = 16
-COSTS = {
-    Op.EXP2: 20,
-    Op.LOG2: 20,
-    Op.SIN: 60,
-    Op.SQRT: 12,
-    Op.RECIPROCAL: 8,
-    Op.IDIV: 8,
-    Op.MOD: 8,
-}
+COSTS = {Op.EXP2: 20, Op.LOG2: 20, Op.SIN: 60, Op.SQRT: 12, Op.RECIPROCAL: 8, Op.IDIV: 8, Op.MOD: 8}
 MOST_COST = 1000
 MOST_INDEX_COST = 100
 

@@ -844,6 +844,43 @@ def test_what_a_captured_function_leaves_behind_is_an_argument_of_replays():
     assert len(calls) <= 3
 
 
+def test_a_result_that_is_an_argument_outlives_what_the_replay_writes():
+    model = SimpleNamespace(last=Tensor([1.0]).realize())
+
+    def step(x):
+        model.last = x * 3
+        return x * 1, x[::-1]
+
+    jit = TinyJit(step)
+    results = [jit(Tensor([1.0])), *[jit(model.last) for _ in range(5)]]
+    assert [[each.item() for each in row] for row in results] == [[3.0**n] * 2 for n in range(6)]
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("use", ["written", "realized", "read"])
+def test_a_lazy_tensor_in_the_place_of_another_one_is_computed_once(before, use):
+    """Also in the call that is captured: a replay may not compute it from what has changed since."""
+
+    def program(make):
+        state = SimpleNamespace(a=Tensor([1.0, 2.0]).realize(), c=Tensor([0.0, 1.0]).realize())
+
+        def step(x):
+            if use == "written":
+                state.a.assign(state.a * 0.5 + x)
+            elif use == "realized":
+                state.a.realize()
+            result = state.a + x
+            state.c.assign(state.c + 1).realize()
+            return result
+
+        run = make(step)
+        found = [run(Tensor([float(n), 0.0])).tolist() for n in range(before)]
+        state.a = state.c * 2
+        return found + [run(Tensor([float(n), 1.0])).tolist() for n in range(5)]
+
+    assert program(TinyJit) == program(lambda step: step)
+
+
 # ---- random numbers ----
 
 
