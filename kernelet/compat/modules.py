@@ -41,7 +41,7 @@ _HELPERS = {
 }
 _DTYPE = {
     "kernelet.base.dtype": "ConstType=Scalar DType dtypes",
-    "kernelet.frontend.primitives": "DTypeLike to_dtype=as_dtype",
+    "kernelet.frontend.promotion": "DTypeLike to_dtype=as_dtype",
     f"{_COMPAT}.dtype": "DTYPES_DICT truncate *",
 }
 # Programs also take these from the modules that use them.
