@@ -104,7 +104,7 @@ def _plan(analysis: Analysis, target: Target, tile: int, rows: int) -> Plan:
         analysis.plan,
         root=loops.transforms,
         lanes=lanes,
-        held=tuple(_dear_vectors(analysis.kernel, lanes)),
+        held=tuple(_dear_vectors(analysis.writer.kernel, lanes)),
         blocked=BlockSum(depth, steps) if steps < rows else None,
     )
 

@@ -178,8 +178,9 @@ class BlockSum:
 class Held:
     """An inline value that gets scratch of its own, beside what sums it up in registers.
 
-    `position` is that of the node in the order of the kernel's graph. The place goes outwards until
-    the box has `least` elements; `transforms` are those of the loops over the box.
+    `position` is that of the node in the order of the kernel's graph, once its sums have the axes
+    that the plan merges. The place goes outwards until the box has `least` elements; `transforms`
+    are those of the loops over the box.
     """
 
     position: int

@@ -11,7 +11,7 @@ from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
 from kernelet.lower.heuristics import plan_kernel
 from kernelet.lower.nest import write_nest
-from kernelet.lower.stage import root_nest
+from kernelet.lower.stage import Staging, root_nest
 from kernelet.lower.transforms import BlockSum
 from tests.lower.pseudocode import VOID, expand, memory, reduce, reshape, written
 
@@ -45,6 +45,17 @@ def test_sums_wait_in_the_nearest_cache(values: tuple[UOp, ...]) -> None:
 def test_a_sum_that_another_one_needs_is_no_column() -> None:
     mean = reduce(X, Op.ADD, 0)
     assert plan_kernel(columns(X - expand(mean, ROWS, LENGTH)), WIDE).blocked is None
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_what_is_held_is_the_dear_value_also_where_axes_are_merged(first: bool) -> None:
+    total = reshape(reduce(memory(2, 256, 8, 512), Op.ADD, 0), 8, 512)
+    dear = expand(reshape(memory(3, 512).alu(Op.EXP2), 1, 512), 8, 512)
+    value = dear * total if first else total * dear
+    graph = UOp.sink(UOp(Op.STORE, VOID, (memory(0, 8, 512), value)))
+    plan = plan_kernel(graph, WIDE)
+    assert plan.merged == ((0, 1),)
+    assert [node.src[0].op for node in Staging(graph, plan).held] == [Op.EXP2]
 
 
 @pytest.mark.parametrize("shape", [(64, 512), (100, 1000), (97, 2048)])
