@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
+from kernelet.base.dtype import dtypes
 from kernelet.base.target import Target
 from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import Op
@@ -45,7 +45,11 @@ FINISH_COST = 24  # joining the lanes of one accumulator
 
 def with_merged_axes(analysis: Analysis) -> Analysis:
     """The analysis with neighbouring output axes as one that every address runs through so."""
-    can_merge = partial(_can_merge, analysis)
+
+    def can_merge(outer: UOp, inner: UOp) -> bool:
+        run_together = all(run_as_one(site, outer, inner) for site in analysis.sites)
+        return run_together and not _gates_depend(analysis, {outer, inner})
+
     whole = analysis.merged(joined_axes(analysis, can_merge))
     # A sum whose own axes cannot be joined would divide to find its place.
     if _divisions(whole) <= _divisions(analysis):
@@ -56,24 +60,18 @@ def with_merged_axes(analysis: Analysis) -> Analysis:
     )
 
 
-def _can_merge(analysis: Analysis, outer: UOp, inner: UOp) -> bool:
-    return all(run_as_one(site, outer, inner) for site in analysis.sites) and not _gates_depend(
-        analysis, {outer, inner}
-    )
-
-
 def _divisions(analysis: Analysis) -> int:
     return sum(node.op in (Op.IDIV, Op.MOD) for node in analysis.writer.written_values())
 
 
 def _gates_depend(analysis: Analysis, variables: set[UOp]) -> bool:
-    """Whether a condition or a number computed from the index uses one of the loops."""
+    """Whether a condition on an index, or a number computed from it, uses one of the loops."""
     return any(
         variables & ranges_in(source)
         for node in analysis.writer.written_values()
         if node.op in (Op.CAST, Op.CMPLT)
         for source in node.src
-        if source.op is not Op.LOAD
+        if source.dtype is dtypes.index
     )
 
 

@@ -54,6 +54,15 @@ def test_axes_that_every_address_runs_through_are_one() -> None:
     assert merged(memory(1, 4, 5, 6) + memory(2, 4, 5, 6)) == ((0, 1, 2),)
 
 
+def test_conditions_on_values_keep_no_axes_apart_however_deep_they_are() -> None:
+    value = memory(1, 4, 5) + memory(2, 4, 5)
+    for _ in range(2000):
+        value = value * value
+    assert merged((value < 0).where(value, value.cast(dtypes.int32).cast(dtypes.float32))) == (
+        (0, 1),
+    )
+
+
 def test_a_transposed_operand_keeps_axes_apart() -> None:
     assert merged(memory(1, 4, 5) + permute(memory(2, 5, 4), 1, 0)) == ((0,), (1,))
 
