@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from kernelet.base.target import Target
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
-from kernelet.lower.analysis import Analysis, Site, run_as_one, size_of
+from kernelet.lower.analysis import Analysis, Site, joined_axes, run_as_one, size_of
 from kernelet.lower.loops import stride_of
 from kernelet.lower.stage import DEAR
 from kernelet.lower.transforms import BlockSum, Held, Loops, Plan, Split
@@ -36,8 +37,10 @@ def plan_columns(analysis: Analysis, target: Target) -> Plan | None:
     if analysis.in_place or not analysis.ranges:
         return None
     tile = target.lanes(analysis.itemsize) * TILE_VECTORS
-    if len(analysis.writer.stages) == 1:
-        analysis = _with_long_rows(analysis, tile)
+    if len(analysis.writer.stages) == 1 and size_of(analysis.ranges[-1]) % tile == 0:
+        # Rows that go on in the next one are long ones, and vectors stay whole.
+        can_join = partial(run_as_one, analysis.main_site())
+        analysis = analysis.merged(joined_axes(analysis, can_join))
     mains = [analysis.main_site(stage.number) for stage in analysis.writer.stages.values()]
     if size_of(analysis.ranges[-1]) < 2 * tile or not all(_runs_down(analysis, m) for m in mains):
         return None
@@ -56,17 +59,6 @@ def _only_sums(analysis: Analysis) -> bool:
         and not any(v.arg.kind == "reduce" for access in stage.accesses for v in access.chain)
         for node, stage in writer.stages.items()
     )
-
-
-def _with_long_rows(analysis: Analysis, tile: int) -> Analysis:
-    """The analysis with the last axes as one, where sums are read so and vectors stay whole."""
-    while len(analysis.ranges) > 1:
-        *_, outer, lane = analysis.ranges
-        if size_of(lane) % tile or not run_as_one(analysis.main_site(), outer, lane):
-            break
-        first, last = (loop.axis for loop in analysis.nest[-2:])
-        analysis = analysis.merged(analysis.joined(first, last))
-    return analysis
 
 
 def _runs_down(analysis: Analysis, main: Site) -> bool:
