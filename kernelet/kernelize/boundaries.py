@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from kernelet.graph import placement
 from kernelet.graph.division import ZERO, add_index, index_const, index_of, subtract_index
 from kernelet.graph.infer import max_dim
-from kernelet.graph.movement import Index
+from kernelet.graph.movement import Index, all_numbers
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search
 from kernelet.graph.reuse import numel as numel
@@ -30,6 +30,7 @@ from kernelet.kernelize.normalize import is_memory
 SCRATCH_BYTES = 1 << 15  # the largest box that is kept inside a kernel
 ROW_BYTES = 1 << 17  # the same for a row of a product, of which a tile of rows is kept
 CHAINED_BYTES = 1 << 18  # a product of more is dearer to store and to load than its sums,
+LAUNCH_BYTES = 1 << 16  # one of no more takes less time than launches of more kernels,
 CHAINED_TERMS = 128  # where they have at most so many terms
 CHAINED_GROWTH = 2  # and the operands are smaller by this factor, or the rows are read again
 CHAINED = 2
@@ -42,6 +43,7 @@ MOST_READINGS = 8
 MOST_WAYS = 16
 COSTS = {Op.EXP2: 20, Op.LOG2: 20, Op.SIN: 60, Op.SQRT: 12, Op.RECIPROCAL: 8, Op.IDIV: 8, Op.MOD: 8}
 MOST_COST = 1000
+MOST_WORK = 1 << 12  # compilers take more than twice as long for a kernel of twice the operations
 MOST_INDEX_COST = 100
 
 
@@ -59,6 +61,11 @@ def choose_boundaries(sink: UOp) -> UOp:
 def is_kernel(node: UOp) -> bool:
     """Whether a node is what one kernel computes."""
     return node.op in (Op.CONTIGUOUS, Op.ASSIGN)
+
+
+def cost_of(node: UOp) -> int:
+    """What a node costs for each element, without what it reads; an addition costs 1."""
+    return COSTS.get(node.op, 1) if node.op in ELEMENTWISE else 0
 
 
 Readings = dict[Index, placement.Chain]
@@ -94,6 +101,7 @@ class _Boundaries:
         self.fused: dict[UOp, list[frozenset[UOp]]] = {}
         self.ending: dict[UOp, UOp] = {}  # kernel -> the contraction that it is about
         self.running: dict[UOp, tuple[UOp, bool]] = {}  # kernel -> the loop that scans run along
+        self.work: dict[UOp, int] = {}  # kernel -> what all that is fused in it costs
         self.numbers = itertools.count(1)
         self.cost: dict[UOp, int] = {}
         self.reduces: dict[UOp, int] = {}  # the most results of a reduction inside; 0: none
@@ -114,8 +122,7 @@ class _Boundaries:
         if is_memory(node) or node.op in (Op.PARAM, Op.ASSIGN, Op.SINK):
             self.cost[node], self.reduces[node], self.chained[node] = 1, 0, 0
             return
-        cost = sum(self.cost[source] for source in node.src)
-        cost += COSTS.get(node.op, 1) if node.op in ELEMENTWISE else 0
+        cost = sum(self.cost[source] for source in node.src) + cost_of(node)
         inside = max((self.reduces[source] for source in node.src), default=0)
         chained = max((self.chained[source] for source in node.src), default=0)
         if node.op is Op.REDUCE:
@@ -142,11 +149,13 @@ class _Boundaries:
         """Start a kernel that computes `value`."""
         index = placement.loops_over(value.shape, self.numbers)
         self.outputs[kernel] = tuple(part for part in index if part is not ZERO)
-        self.fused[kernel] = []
+        self.fused[kernel], self.work[kernel] = [], 0
         self.uses[value].ways.add(self._way(kernel, -1))
         self.uses[value].readings[kernel] = {index: self.outputs[kernel]}
 
     def _pass_on(self, node: UOp, uses: _Uses) -> None:
+        for kernel in uses.readings:
+            self.work[kernel] += cost_of(node)
         repeats = 0 if node in self.rows else uses.repeats
         if node.op is Op.REDUCE:
             repeats = 1 if is_contraction(node) else 0
@@ -187,11 +196,12 @@ class _Boundaries:
         if node.op is Op.REDUCE:
             return self._keep_reduction(node, kernels)
         if node.op is Op.SHRINK:
-            inner = self._sum_below(node)
             # Only the part that is needed is computed and stored.
-            return inner is not None and not all(self._ends(node, kernel) for kernel in kernels)
+            return self._shows_product(node) and not all(self._ends(node, k) for k in kernels)
         if node.op not in ELEMENTWISE or node.op is Op.CAST:
             return False
+        if any(self.work[kernel] + cost_of(node) > MOST_WORK for kernel in kernels):
+            return True
         if self.cost[node] > MOST_INDEX_COST and self._is_index(node):
             return True
         if numel(node.shape) == 1 and not self.reduces[node] and self.cost[node] < MOST_INDEX_COST:
@@ -311,7 +321,7 @@ class _Boundaries:
         sum_t softmax(q @ k)[i, t] * v[t, j]: a row of scores is needed by all j, for one i only.
         """
         readings = self.uses[node].readings[kernel]
-        if self.chained[node] < CHAINED or len(readings) != 1 or not _is_large(node):
+        if self.chained[node] < CHAINED or len(readings) != 1 or not _pays(node):
             return False
         (index,) = readings
         plain = all(part is ZERO or part.op is Op.RANGE for part in index)
@@ -324,11 +334,10 @@ class _Boundaries:
         whole = _loops_read(readings) == frozenset(self.outputs[kernel])
         return len(readings) == 1 and whole and not uses.reduced
 
-    def _sum_below(self, node: UOp) -> UOp | None:
-        """The contraction that a chain of movement ops, read nowhere else, shows a part of."""
+    def _shows_product(self, node: UOp) -> bool:
+        """Whether a chain of movement ops shows a part of a contraction that is read nowhere else."""
         total = only_below(node, self.readers)
-        is_whole = total is not None and total.op is Op.REDUCE and is_contraction(total)
-        return total if is_whole else None
+        return total is not None and total.op is Op.REDUCE and is_contraction(total)
 
     def _runs(self, node: UOp, kernel: UOp) -> bool:
         """Whether the results of a kernel follow a scan, each one read where it is used up."""
@@ -370,9 +379,10 @@ def _is_row(box: placement.Box, outputs: placement.Chain) -> bool:
     return bool(box.place) and bool(outputs) and outputs[-1] not in box.place
 
 
-def _is_large(node: UOp) -> bool:
-    sizes = all(isinstance(dim, int) for dim in node.shape)
-    return sizes and numel(node.shape) * node.dtype.itemsize >= CHAINED_BYTES
+def _pays(node: UOp) -> bool:
+    """Whether it costs more to store a value than to have it in the kernel that reads it."""
+    nbytes = numel(node.shape) * node.dtype.itemsize
+    return all_numbers(node.shape) and not LAUNCH_BYTES < nbytes < CHAINED_BYTES
 
 
 def _chaining(node: UOp) -> int:
@@ -382,6 +392,6 @@ def _chaining(node: UOp) -> int:
     as large as the product, layers of a network for one, there is little to save.
     """
     terms = numel(node.src[0].shape) // max(numel(node.shape), 1)
-    if terms > CHAINED_TERMS or not _is_large(node):
+    if terms > CHAINED_TERMS or not _pays(node):
         return 0
     return CHAINED if numel(node.shape) >= CHAINED_GROWTH * elements_read(node) else 1

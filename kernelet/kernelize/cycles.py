@@ -63,9 +63,6 @@ def _is_at_once(pieces: Pieces, cycle: Sequence[UOp]) -> bool:
     stores = _stores(pieces, cycle)
     same = len({store.src[0].shape for store in stores}) == 1
     apart = len({pieces.slot_of[node] for node in cycle}) == len(cycle)
-    return (
-        same
-        and apart
-        and reductions_of(stores) == []
-        and all(reads_in_place(one.src[1], other.src[0]) for one in stores for other in stores)
-    )
+    if not (same and apart) or reductions_of(stores) != []:
+        return False
+    return all(reads_in_place(one.src[1], other.src[0]) for one in stores for other in stores)

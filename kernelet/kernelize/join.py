@@ -21,7 +21,7 @@ from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of, reachable, substitute
-from kernelet.kernelize.boundaries import numel
+from kernelet.kernelize.boundaries import MOST_WORK, cost_of, numel
 from kernelet.kernelize.cut import numbered, reductions_of
 from kernelet.kernelize.overlap import reads_in_place
 from kernelet.kernelize.schedule import Call, Slot
@@ -55,14 +55,15 @@ class _Statement:
     """One call over the slots of the schedule, elementwise or with one sum.
 
     `form` is equal for calls whose loops may be the same. `views` are the parts of memory of which
-    it touches every element once, where there is a sum in that sum. An update writes a function of
-    what was there before, and sums nothing.
+    it touches every element once, where there is a sum in that sum. `work` is what it costs for
+    each element. An update writes a function of what was there before, and sums nothing.
     """
 
     stores: tuple[UOp, ...]
     shape: Shape
     form: tuple[object, ...]
     views: tuple[UOp, ...]
+    work: int
     is_update: bool
 
 
@@ -161,7 +162,8 @@ class _Joiner:
         statement = self.statements[number]
         is_near = min(abs(number - other) for other in group.numbers) <= NEAR
         is_kept = self.kept.issuperset(self.calls[number].written)
-        if not (is_kept or is_near or numel(statement.shape) <= LARGE):
+        work = statement.work + sum(self.statements[other].work for other in group.numbers)
+        if work > MOST_WORK or not (is_kept or is_near or numel(statement.shape) <= LARGE):
             return False
         return all(self._at_once(*sorted((number, other))) for other in group.numbers)
 
@@ -315,4 +317,5 @@ def _statement(stores: Sequence[UOp]) -> _Statement | None:
             views[node] = None
     is_update = all(base_of(store.src[0]) in store.src[1].toposort() for store in stores)
     form = (shape, *[(node.src[0].shape, node.arg.axes) for node in sums])
-    return _Statement(tuple(stores), shape, form, tuple(views), is_update and not sums)
+    work = sum(map(cost_of, UOp.sink(*stores).toposort()))
+    return _Statement(tuple(stores), shape, form, tuple(views), work, is_update and not sums)

@@ -16,18 +16,14 @@ WASTE = 2  # a block may be this many times larger than what it holds
 
 def plan_memory(calls: Sequence[Call], slots: Sequence[Slot], kept: set[int]) -> tuple[Slot, ...]:
     """The slots with arena blocks given to all but the kept ones."""
-    last: dict[int, int] = {}
-    for number, call in enumerate(calls):
-        for slot in call.slots:
-            last[slot] = number
+    last = {slot: number for number, call in enumerate(calls) for slot in call.slots}
     planned = list(slots)
     blocks: list[tuple[int, str]] = []
     free: list[int] = []
     for number, call in enumerate(calls):
         for slot in call.slots:
-            if slot in kept or planned[slot].arena is not None:
-                continue
-            planned[slot] = replace(slots[slot], arena=_block(slots[slot], blocks, free))
+            if slot not in kept and planned[slot].arena is None:
+                planned[slot] = replace(slots[slot], arena=_block(slots[slot], blocks, free))
         for slot in call.slots:
             arena = planned[slot].arena
             if arena is not None and last[slot] == number and arena not in free:

@@ -83,12 +83,11 @@ def lost_states(pieces: Pieces, graph: Iterable[UOp]) -> set[UOp]:
         if after.op is not Op.AFTER:
             continue
         state, *writes = after.src
-        for reader, needed in pieces.needs.items():
+        readers = [reader for reader, needed in pieces.needs.items() if state in needed]
+        for reader in readers:
             is_copy = reader.op is Op.CONTIGUOUS and reader.src[0] is state
-            reads = state in needed and reader not in writes and not is_copy
-            if reads and _needs_any(pieces, reader, writes):
+            if reader not in writes and not is_copy and _needs_any(pieces, reader, writes):
                 found.add(state)
-                break
     return found
 
 

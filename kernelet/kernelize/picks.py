@@ -30,12 +30,10 @@ def search_is_gather(node: UOp) -> UOp | None:
     if constant_value(skipped) != 0:
         return None
     steps, compare = split_view(condition)
-    if compare.op is not Op.CMPNE:
+    if compare.op is not Op.CMPNE or any(step.op is Op.PAD for step in steps):
         return None
     index = loops_over(choice.shape)
     for step in steps:
-        if step.op is Op.PAD:
-            return None
         index, _ = movement_index(step, index)
     for position, wanted in (compare.src, compare.src[::-1]):
         counter = index_value(position, index)

@@ -177,11 +177,8 @@ class _Contraction:
         """Whether results go on in the next row of the same operand, so that lanes may too."""
         far = stride_of(self.store.src[1], outer)
         near = stride_of(self.store.src[1], lane)
-        return (
-            self.moved[outer] == self.moved[lane]
-            and near is not None
-            and far == near * size_of(lane)
-        )
+        follows = near is not None and far == near * size_of(lane)
+        return follows and self.moved[outer] == self.moved[lane]
 
     def _room(self, taps: tuple[UOp, ...]) -> int:
         """The bytes of a panel: taps read it again and again, others stream through it."""

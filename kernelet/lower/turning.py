@@ -18,7 +18,7 @@ from kernelet.base.dtype import dtypes
 from kernelet.graph.division import terms_of
 from kernelet.graph.ops import Op
 from kernelet.graph.uop import UOp
-from kernelet.lower.statements import Statements, store
+from kernelet.lower.statements import Statements, memories, store
 
 TURNED_ROWS = 4  # the vectors that are turned together, each of a multiple of so many lanes
 
@@ -39,18 +39,12 @@ def _is_scattered(statement: UOp) -> bool:
     if any(len(each.src) != 2 or each.src[1].op is not Op.EXTRACT for each in statement.src):
         return False
     vector = statement.src[0].src[1].src[0]
-    lanes = vector.dtype.lanes
-    if (
-        vector.dtype.itemsize != dtypes.float32.itemsize
-        or lanes % TURNED_ROWS
-        or len(statement.src) != lanes
-    ):
+    lanes, memory = vector.dtype.lanes, statement.src[0].src[0].src[0]
+    is_whole = len(statement.src) == lanes and lanes % TURNED_ROWS == 0
+    if not is_whole or vector.dtype.itemsize != dtypes.float32.itemsize:
         return False
-    memory = statement.src[0].src[0].src[0]
-    reads = (n for n in vector.toposort() if n.op is Op.LOAD)
-    return all(each.src[1].src[0] is vector for each in statement.src) and all(
-        load.src[0].src[0] is not memory for load in reads
-    )
+    is_one = all(each.src[1].src[0] is vector for each in statement.src)
+    return is_one and memory not in memories([vector], Op.LOAD)
 
 
 def _turned(run: Statements) -> Statements:

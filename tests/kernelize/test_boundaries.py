@@ -5,7 +5,8 @@ import pytest
 from kernelet.graph.ops import Op
 from kernelet.graph.spec import TENSOR, verify
 from kernelet.graph.uop import UOp
-from kernelet.kernelize.boundaries import choose_boundaries, is_kernel
+from kernelet.graph.walk import reachable
+from kernelet.kernelize.boundaries import COSTS, MOST_WORK, choose_boundaries, cost_of, is_kernel
 from tests.kernelize.graphs import after, contiguous, number, write
 from tests.lower.pseudocode import (
     F32,
@@ -116,6 +117,37 @@ def test_a_value_read_in_ever_more_ways_is_stored_now_and_then() -> None:
     assert 2 <= len(stored(x)) <= 20
 
 
+def chain_of_sines(length: int) -> tuple[UOp, UOp]:
+    """sin(sin(... x)), and a product of all the steps as in its gradient."""
+    value, both = TABLE, TABLE
+    for _ in range(length):
+        value = value.alu(Op.SIN)
+        both = both * (value + 1.0).alu(Op.SIN)
+    return value, both
+
+
+def work_of(kernel: UOp) -> int:
+    inside = reachable(kernel.src, lambda node: () if is_kernel(node) else node.src)
+    return sum(map(cost_of, inside))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["a chain", "its gradient"])
+def test_no_kernel_is_longer_than_compilers_like(which: int) -> None:
+    length = 4 * MOST_WORK // COSTS[Op.SIN]
+    found = choose_boundaries(UOp.sink(contiguous(chain_of_sines(length)[which])))
+    work = [work_of(node) for node in found.toposort() if is_kernel(node)]
+    assert len(work) > 4
+    assert max(work) <= MOST_WORK
+    assert stored(chain_of_sines(8)[which]) == []
+
+
+def test_a_number_of_many_operations_is_stored_now_and_then() -> None:
+    value = memory(0, 1)
+    for _ in range(2 * MOST_WORK // COSTS[Op.SIN]):
+        value = value.alu(Op.SIN)
+    assert len(stored(expand(value, 50))) == 1
+
+
 def test_the_written_memory_of_a_write_is_never_a_stored_value() -> None:
     x = memory(0, 40, 30).src[0]
     view = shrink(x, (0, 600))
@@ -143,6 +175,11 @@ def test_scores_of_wide_heads_are_stored() -> None:
 def test_scores_that_fit_a_cache_are_stored() -> None:
     assert stored(attention(256, 64, inner=8)) == []
     assert len(stored(attention(64, 64, inner=8))) == 2
+
+
+def test_scores_that_take_less_time_than_a_launch_are_kept() -> None:
+    assert stored(attention(32, 64, inner=8)) == []
+    assert stored(attention(1, 4, inner=4)) == []
 
 
 def test_rows_too_long_for_scratch_are_stored() -> None:

@@ -109,6 +109,12 @@ def test_a_kernel_has_few_memories() -> None:
     assert len(found.calls) == 4
 
 
+def test_a_nest_is_no_longer_than_compilers_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(calls(schedule(X + 1.0, X * 2.0, X + 3.0))) == 1
+    monkeypatch.setattr(join, "MOST_WORK", 2)
+    assert calls(schedule(X + 1.0, X * 2.0, X + 3.0)) == ["e_8 1 2 <- 0", "e_8 3 <- 0"]
+
+
 def test_what_only_the_same_nest_reads_is_not_stored() -> None:
     def both(*asked: UOp) -> list[str]:
         return calls(schedule(contiguous(X * 2.0) + Y, *asked))
