@@ -307,6 +307,21 @@ def maximum_index(left: UOp, right: UOp) -> UOp:
     return UOp(Op.MAX, dtypes.index, tuple(sorted((left, right), key=order_key)))
 
 
+def with_factored_maxima(index: UOp) -> UOp:
+    """max(8 * x, 4) -> 4 * max(2 * x, 1), which 2 and 4 divide without a rest."""
+    changed = {}
+    for node in index.toposort():
+        if node.op is Op.MAX and node.dtype is dtypes.index:
+            sums = [terms_of(source) for source in node.src]
+            common = gcd(
+                *(n for each in sums for n in (each.constant, *each.coefficients.values()))
+            )
+            if common > 1:
+                left, right = (divide_index(source, common) for source in node.src)
+                changed[node] = scale_index(maximum_index(left, right), common)
+    return substitute_index(index, changed) if changed else index
+
+
 def minimum_index(left: UOp, right: UOp) -> UOp:
     """The smaller of two indices."""
     return scale_index(maximum_index(scale_index(left, -1), scale_index(right, -1)), -1)

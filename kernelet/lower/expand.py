@@ -9,11 +9,19 @@ for l in 16 (vector): y[i + l] = x[i + l] * w[i]
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kernelet.base.dtype import DType, dtypes
 from kernelet.base.errors import InternalError
-from kernelet.graph.division import ZERO, copies_of, index_const, substitute_index
+from kernelet.graph.division import (
+    ZERO,
+    add_index,
+    copies_of,
+    index_const,
+    substitute_index,
+    terms_of,
+    with_factored_maxima,
+)
 from kernelet.graph.ops import COMPARISONS, ELEMENTWISE, Op
 from kernelet.graph.placement import ranges_in
 from kernelet.graph.uop import UOp
@@ -22,6 +30,7 @@ from kernelet.lower.statements import Statements
 from kernelet.lower.turning import turn_stores
 
 INT32_LIMIT = 1 << 31
+NEAR_VECTORS = 4  # elements within so many vectors are picked from them, not read one by one
 
 
 def expand_tiles(block: UOp) -> UOp:
@@ -139,7 +148,12 @@ class _Vectorizer:
         memory, offset = node.src[0].src
         dtype = node.dtype.vec(self.lanes)
         if stride_of(offset, self.variable) != 1:
-            return UOp(Op.VECTORIZE, dtype, tuple(copies_of(node, self.steps)))
+            place = UOp(Op.INDEX, dtypes.index, (memory, with_factored_maxima(offset)))
+            picked = _picked_from_near(
+                copies_of(node.replace(src=(place, *node.src[1:])), self.steps)
+            )
+            lanes = tuple(copies_of(node, self.steps))
+            return UOp(Op.VECTORIZE, dtype, lanes) if picked is None else picked
         start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
         return UOp(Op.LOAD, dtype, (start, *(self.done[gate] for gate in node.src[1:])))
 
@@ -154,3 +168,47 @@ class _Vectorizer:
             part = UOp(Op.EXTRACT, value.dtype.scalar, (value,), lane)
             stores.append(UOp(Op.STORE, dtypes.void, (place, part)))
         return UOp(Op.BLOCK, dtypes.void, tuple(stores))
+
+
+def _picked_from_near(loads: Sequence[UOp]) -> UOp | None:
+    """Elements that lie near each other, as lanes of the few vectors that hold them all.
+
+    (x[i], x[i + 2], x[i + 4], x[i + 6])  ->  a[0], a[2], b[1], b[3] of x[i : i + 4], x[i + 3 : i + 7]
+
+    The vectors begin and end at elements that are read anyway, so no other memory is touched.
+    """
+    if any(load.op is not Op.LOAD or len(load.src) > 1 for load in loads):
+        return None
+    memory, first = loads[0].src[0].src
+    places = [terms_of(load.src[0].src[1]) for load in loads]
+    if memory.op is Op.SCRATCH:
+        return None
+    if any(place.coefficients != places[0].coefficients for place in places):
+        return None
+    offsets = [place.constant - places[0].constant for place in places]
+    low, span = min(offsets), max(offsets) - min(offsets) + 1
+    width = min(len(loads), 1 << span.bit_length() - 1)
+    if width == 1 or span > NEAR_VECTORS * width:
+        return None
+    starts = [min(low + step, low + span - width) for step in range(0, span, width)]
+    dtype = loads[0].dtype.vec(width)
+    indices = [add_index(first, index_const(start)) for start in starts]
+    addresses = [UOp(Op.INDEX, dtypes.index, (memory, index)) for index in indices]
+    lanes = [((offset - low) // width, offset) for offset in offsets]
+    return _picked(
+        [UOp(Op.LOAD, dtype, (address,)) for address in addresses],
+        [(vector, offset - starts[vector]) for vector, offset in lanes],
+    )
+
+
+def _picked(vectors: Sequence[UOp], lanes: Sequence[tuple[int, int]]) -> UOp:
+    """Lanes (which vector, which of its lanes) of some vectors, of two vectors at a time."""
+    if len(vectors) > 2:
+        half = len(vectors) // 2
+        low = [(vector, lane) if vector < half else (0, 0) for vector, lane in lanes]
+        high = [(vector - half, lane) if vector >= half else (0, 0) for vector, lane in lanes]
+        lanes = [(int(vector >= half), place) for place, (vector, _) in enumerate(lanes)]
+        vectors = [_picked(vectors[:half], low), _picked(vectors[half:], high)]
+    dtype = vectors[0].dtype.scalar
+    parts = [UOp(Op.EXTRACT, dtype, (vectors[vector],), lane) for vector, lane in lanes]
+    return UOp(Op.VECTORIZE, dtype.vec(len(lanes)), tuple(parts))

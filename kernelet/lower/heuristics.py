@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from kernelet.base.dtype import dtypes
 from kernelet.base.target import Target
+from kernelet.graph.division import index_const, substitute_index, terms_of
 from kernelet.graph.masks import may_mask
 from kernelet.graph.ops import Op
 from kernelet.graph.placement import ranges_in
@@ -23,6 +24,7 @@ from kernelet.lower.analysis import Analysis, Site, joined_axes, run_as_one, siz
 from kernelet.lower.chains import chain_plan, worth_storing
 from kernelet.lower.columns import plan_columns
 from kernelet.lower.contraction import plan_contraction
+from kernelet.lower.expand import NEAR_VECTORS
 from kernelet.lower.loops import stride_of
 from kernelet.lower.nest import form_of_part
 from kernelet.lower.running import running_axis, running_transforms
@@ -34,6 +36,7 @@ SCRATCH_BYTES = 1 << 15  # the largest row kept in scratch
 TILE_ROWS = 8
 DOT_TILE = 4
 GATHER_COST = 3.0  # reading lanes one by one and putting them together
+NEAR_COST = 1.5  # reading a vector and picking some of its lanes
 SHARING_ROWS = 4  # how many times cheaper gathered lanes are at most, for the rows of a tile
 CHAIN_COST = 12  # a step of a sum that waits for the one before
 LONG_CHAIN = 64  # steps, of which the last ones are not done beside the next sum
@@ -85,11 +88,24 @@ def _move_cost(address: UOp, gate: Sequence[UOp], variable: UOp, lanes: int) -> 
     return (1.5 if masked else 1.0) / lanes
 
 
+def _load_cost(load: UOp, variable: UOp, lanes: int) -> float:
+    (memory, place), gate = load.src[0].src, load.src[1:]
+    cost = _move_cost(load.src[0], gate, variable, lanes)
+    if cost < GATHER_COST or gate or memory.op is Op.SCRATCH:
+        return cost
+    first, last = (
+        terms_of(substitute_index(place, {variable: index_const(lane)})) for lane in (0, lanes - 1)
+    )
+    vectors = abs(last.constant - first.constant) // lanes + 1
+    is_near = first.coefficients == last.coefficients and vectors <= NEAR_VECTORS
+    return NEAR_COST * vectors / lanes if is_near else cost
+
+
 def _site_cost(site: Site, variable: UOp, lanes: int) -> float:
     """Instructions of a statement with lanes along one of its loops."""
     cost = 1 / lanes + _move_cost(site.target, (), variable, lanes) if site.stage == 0 else 0.0
     for load in site.loads:
-        moved = _move_cost(load.src[0], load.src[1:], variable, lanes)
+        moved = _load_cost(load, variable, lanes)
         cost += moved / _rows_of(site, load, variable) if moved == GATHER_COST else moved
     return site.weight * (cost + 1 / lanes)
 

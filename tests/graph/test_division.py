@@ -34,6 +34,7 @@ from kernelet.graph.division import (
     substitute_index,
     subtract_index,
     terms_of,
+    with_factored_maxima,
 )
 from kernelet.graph.ops import Op
 from kernelet.graph.show import show_expression
@@ -112,10 +113,19 @@ def test_arithmetic_gives_what_python_gives(seed: int) -> None:
         for at in choose.sample(POINTS, 12):
             wanted = meaning(at)
             assert evaluate(index, at) == [wanted], text(index)
+            assert evaluate(with_factored_maxima(index), at) == [wanted], text(index)
             assert low <= wanted <= high
             fixed = substitute_index(index, {v: index_const(n) for v, n in at.items()})
             assert fixed is index_const(wanted)
         assert normalize_index(index) is index
+
+
+def test_maxima_of_multiples_are_multiples() -> None:
+    index = add_index(maximum_index(scale_index(I, -16), index_const(-4)), J)
+    changed = with_factored_maxima(index)
+    assert terms_of(changed).coefficients[J] == 1
+    assert sorted(terms_of(changed).coefficients.values()) == [1, 4]
+    assert with_factored_maxima(J) is J
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -59,10 +59,28 @@ def test_the_inverse_of_a_number_is_spread_as_one() -> None:
     assert inverse.dtype.lanes == 4
 
 
-def test_elements_apart_are_gathered() -> None:
+def test_elements_near_each_other_are_picked_from_the_vectors_that_hold_them() -> None:
     assert in_lanes(store(OUT, LANE, load(IN, LANE * -2 + 6))) == (
-        "p0[0:+4] = (p1[6], p1[4], p1[2], p1[0])"
+        "p0[0:+4] = (p1[3:+4].3, p1[3:+4].1, p1[0:+4].2, p1[0:+4].0)"
     )
+    assert in_lanes(store(OUT, LANE, load(IN, LANE // 2))) == (
+        "p0[0:+4] = (p1[0:+2].0, p1[0:+2].0, p1[0:+2].1, p1[0:+2].1)"
+    )
+
+
+def test_elements_in_more_than_two_vectors_are_picked_from_two_at_a_time() -> None:
+    low = "(p1[0:+4].0, p1[0:+4].3, p1[0:+4].0, p1[0:+4].0)"
+    high = "(p1[4:+4].0, p1[4:+4].0, p1[4:+4].2, p1[6:+4].3)"
+    found = in_lanes(store(OUT, LANE, load(IN, LANE * 3)))
+    assert found == f"p0[0:+4] = ({low}.0, {low}.1, {high}.2, {high}.3)"
+
+
+def test_elements_far_apart_or_behind_a_condition_are_gathered() -> None:
+    assert in_lanes(store(OUT, LANE, load(IN, LANE * 6))) == (
+        "p0[0:+4] = (p1[0], p1[6], p1[12], p1[18])"
+    )
+    gated = load(IN, LANE * 2, gates=(bounds_gate(LANE, 3),))
+    assert "p1[0:" not in in_lanes(store(OUT, LANE, gated))
 
 
 def test_elements_at_no_constant_distance_are_gathered() -> None:

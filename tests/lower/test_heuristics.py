@@ -120,13 +120,21 @@ def test_a_row_is_summed_in_lanes() -> None:
 
 
 def test_a_long_sum_of_gathered_elements_does_not_wait_for_itself() -> None:
-    columns = permute(memory(1, 3, 640, 2, dtype=dtypes.float32), 0, 2, 1)
-    plan, nest = planned(reduce(columns * permute(memory(2, 3, 640, 2), 0, 2, 1), Op.ADD, 2))
+    def product(length: int) -> UOp:
+        one, other = memory(1, length, 3, 3), memory(2, length, 3, 3)
+        return reduce(permute(one, 1, 2, 0) * permute(other, 2, 1, 0), Op.ADD, 2)
+
+    plan, nest = planned(product(640))
     assert lanes(nest) == []
     ((_, group),) = plan.grouped
     assert group.lanes * group.unroll >= 4
-    short = permute(memory(1, 3, 16, 2), 0, 2, 1)
-    assert planned(reduce(short * short, Op.ADD, 2))[0].grouped == ()
+    assert planned(product(16))[0].grouped == ()
+
+
+def test_a_sum_of_every_other_element_has_lanes_at_once() -> None:
+    columns = permute(memory(1, 3, 16, 2), 0, 2, 1)
+    ((_, group),) = planned(reduce(columns * columns, Op.ADD, 2))[0].grouped
+    assert group.lanes >= 4
 
 
 def test_short_rows_and_columns_have_no_lanes() -> None:
