@@ -8,16 +8,19 @@ Out: the same values: no DETACH, big reductions to few results in two steps, eve
 from __future__ import annotations
 
 from kernelet.graph.algebra import simplify
+from kernelet.graph.infer import Shape
 from kernelet.graph.ops import ELEMENTWISE, MOVEMENT, Op
+from kernelet.graph.reuse import is_contraction
 from kernelet.graph.uop import UOp
 from kernelet.graph.walk import VIEWS, base_of, rebuild
-from kernelet.kernelize.parts import in_parts
+from kernelet.kernelize.parts import in_parts, reshaped
 from kernelet.kernelize.picks import search_is_gather
 
 _NUMBERS = frozenset({Op.CONST, Op.ARANGE, Op.VARIABLE})
 _COMPUTED = ELEMENTWISE | {Op.REDUCE, Op.PAD}
 # What a view shows is under the nodes that normalize takes away.
 _SHOWN = VIEWS | {Op.FUNCTION}
+_INSIDE = ELEMENTWISE | MOVEMENT
 KEPT_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 
 
@@ -47,14 +50,21 @@ def normalize(sink: UOp) -> UOp:
     order = list(sink.toposort())
     written = {storage_of(node.src[0]) for node in order if node.op in (Op.ASSIGN, Op.AFTER)}
     ended: set[UOp] = set()
+    rows: set[UOp] = set()  # what has a reduction inside that is no contraction
 
     def change(node: UOp, made: UOp) -> UOp:
         made = _normal(made, _is_own_memory(node, written))
+        if made.op in ELEMENTWISE:
+            made = _reshaped_last(made, rows)
+        value = base_of(made, {Op.RESHAPE})
+        is_row = value.op is Op.REDUCE and not is_contraction(value)
+        if is_row or (made.op in _INSIDE and not rows.isdisjoint(made.src)):
+            rows.add(made)
         if made.op is Op.AFTER:
             ended.add(made.src[0])
         # Other readers of a number need no memory for it.
         if node in asked and node.op not in _NUMBERS and not is_memory(base_of(made)):
-            made = UOp(Op.CONTIGUOUS, made.dtype, (made,))
+            made = reshaped(UOp(Op.CONTIGUOUS, made.dtype, (value,)), made.shape)
         return made
 
     roots = rebuild(sink, change).src
@@ -100,6 +110,23 @@ def _normal(node: UOp, is_own_memory: bool) -> UOp:
             return gathered
         return in_parts(node)
     return node
+
+
+def _reshaped_last(node: UOp, rows: set[UOp]) -> UOp:
+    """relu(reshape(v) + b)  ->  reshape(relu(v + reshape(b))), where v has more axes
+
+    if there are sums in v: its loops are right for them, where those of the reshaped would repeat.
+    """
+    inner = [part.src[0] for part in node.src if part.op is Op.RESHAPE and part.src[0] in rows]
+    shape = max((value.shape for value in inner), key=_long_axes, default=node.shape)
+    if _long_axes(shape) <= _long_axes(node.shape):
+        return node
+    parts = [reshaped(base_of(part, {Op.RESHAPE}), shape) for part in node.src]
+    return reshaped(node.replace(src=tuple(parts)), node.shape)
+
+
+def _long_axes(shape: Shape) -> int:
+    return sum(dim != 1 for dim in shape)
 
 
 def is_memory(node: UOp) -> bool:

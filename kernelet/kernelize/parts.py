@@ -32,11 +32,11 @@ def in_parts(node: UOp) -> UOp:
     if not all_numbers(node.src[0].shape) or math.prod(node.src[0].shape) < SERIAL_ELEMENTS:
         return node
     merged = node if is_contraction(node) else _with_merged_axes(node)
-    found = _split(merged)
-    return found if found is node else _reshaped(found, node.shape)
+    return reshaped(_split(merged), node.shape)
 
 
-def _reshaped(node: UOp, shape: Shape) -> UOp:
+def reshaped(node: UOp, shape: Shape) -> UOp:
+    """The value in another shape."""
     return node if node.shape == shape else UOp(Op.RESHAPE, node.dtype, (node,), shape)
 
 
@@ -143,4 +143,4 @@ def _pieces(node: UOp, axis: int, parts: int) -> UOp:
     inner = UOp(Op.REDUCE, node.dtype, (pieces,), ReduceArg(arg.op, axes))
     kept = UOp(Op.CONTIGUOUS, node.dtype, (inner,))
     outer = UOp(Op.REDUCE, node.dtype, (kept,), ReduceArg(arg.op, (axis,)))
-    return _reshaped(outer, node.shape)
+    return reshaped(outer, node.shape)

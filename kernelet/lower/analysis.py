@@ -18,6 +18,7 @@ from kernelet.graph.uop import UOp
 from kernelet.lower.loops import indices_run_as_one, statements_of
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import output_shape, root_nest
+from kernelet.lower.statements import loads_of
 from kernelet.lower.transforms import Plan
 
 
@@ -59,9 +60,8 @@ class Analysis:
         outputs = [site for site in self.sites if site.stage == 0]
         self.ranges = tuple(v for v in outputs[0].loops)
         written = {site.target.src[0] for site in outputs}
-        self.in_place = any(
-            load.src[0].src[0] in written for site in self.sites for load in site.loads
-        )
+        read = {load.src[0].src[0] for site in self.sites for load in site.loads}
+        self.in_place = not written.isdisjoint(read)
         self.work = sum(site.weight for site in self.sites)
         itemsizes = [load.dtype.itemsize for site in self.sites for load in site.loads]
         itemsizes += [statement.src[1].dtype.itemsize for statement in kernel.src]
@@ -116,14 +116,9 @@ def sites_of(block: UOp) -> Iterator[Site]:
     """All statements of a program."""
     for statement, loops in statements_of(block):
         address, value = statement.src
-        loads = tuple(
-            node
-            for node in value.toposort()
-            if node.op is Op.LOAD and node.src[0].src[0].op is Op.PARAM
-        )
         memory = address.src[0]
         stage = memory.arg.number if memory.op is Op.SCRATCH else 0
-        yield Site(stage, loops, loads, address)
+        yield Site(stage, loops, tuple(loads_of(value)), address)
 
 
 def joined_axes(

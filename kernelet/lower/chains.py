@@ -25,6 +25,7 @@ from kernelet.graph.walk import base_of, consumers_of
 from kernelet.lower.loops import statements_of, stride_of
 from kernelet.lower.nest import NestWriter
 from kernelet.lower.stage import Stage, root_nest
+from kernelet.lower.statements import loads_of
 from kernelet.lower.transforms import (
     GroupLanes,
     Held,
@@ -255,8 +256,8 @@ class _Chain:
         """
         for statement, chain in statements_of(self.writer.block):
             vectors = [v for v in chain if v.arg.kind == "vector"]
-            loads = [n for n in statement.toposort() if n.op is Op.LOAD and _is_given(n)]
-            for load in loads if vectors else ():
+            loads = loads_of(statement) if vectors else []
+            for load in loads:
                 memory, offset = load.src[0].src
                 moves = ranges_in(offset)
                 outer = [v for v in chain if v in self.writer.root_ranges]
@@ -266,10 +267,6 @@ class _Chain:
                     same = [other for other in loads if other.src[0].src[0] is memory]
                     number = same.index(load) if len(same) > 1 else -1
                     yield StageLoad(memory.arg.slot, depth, number)
-
-
-def _is_given(load: UOp) -> bool:
-    return load.src[0].src[0].op is Op.PARAM
 
 
 def worth_storing(kernel: UOp, plan: Plan, writer: NestWriter, most: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ zeros, so that the inner loops have no masks.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ from kernelet.graph.uop import ScratchArg, UOp
 from kernelet.graph.walk import rebuild, substitute
 from kernelet.lower.loops import body_of, fresh_numbers, statements_of, stride_of, with_body
 from kernelet.lower.masks import without_masks
-from kernelet.lower.statements import open_loop, wrap
+from kernelet.lower.statements import loads_of, open_loop, wrap
 from kernelet.lower.transforms import StageLoad
 
 LARGEST_COPY = 1 << 23  # bytes
@@ -86,13 +87,9 @@ def stage_loads(block: UOp, staged: Sequence[StageLoad], lanes: int) -> UOp:
     """The program after all copies, first to last; a copy that is not possible is left out."""
     for one in staged:
         found = _find(block, one)
-        if found is None:
-            continue
-        load, place = found
-        try:
-            block = stage_load(block, load, place, lanes)
-        except Entangled:
-            continue
+        if found is not None:
+            with contextlib.suppress(Entangled):
+                block = stage_load(block, *found, lanes)
     return block
 
 
@@ -105,11 +102,7 @@ def _find(block: UOp, one: StageLoad) -> tuple[UOp, Chain] | None:
     if any(_is_argument(statement.src[0], one.slot) for statement, _ in found):
         return None
     for statement, chain in found:
-        loads = [
-            node
-            for node in statement.toposort()
-            if node.op is Op.LOAD and _is_argument(node.src[0], one.slot)
-        ]
+        loads = [load for load in loads_of(statement) if _is_argument(load.src[0], one.slot)]
         if loads[one.number :]:
             outer = [v for v in chain[: one.depth] if v.arg.kind not in TILE_KINDS]
             return loads[one.number], tuple(outer)
@@ -335,11 +328,8 @@ class _Copy:
         """Conditions for rows that stick out of the copy, where they would leave the memory."""
         if bounds_gate(offset, self.memory.arg.size) is TRUE:
             return []
-        return [
-            less_index(axis.variable, index_const(axis.used))
-            for axis in self.axes
-            if axis.digits and axis.size > axis.used
-        ]
+        longer = [axis for axis in self.axes if axis.digits and axis.size > axis.used]
+        return [less_index(axis.variable, index_const(axis.used)) for axis in longer]
 
     def _vectorized(self, statement: UOp, loops: list[UOp]) -> UOp:
         source = next(n for n in statement.toposort() if n.op is Op.LOAD).src[0].src[1]
@@ -376,9 +366,8 @@ class _Copy:
     def _replaced(self, statement: UOp) -> UOp:
         if self.load not in statement.toposort():
             return statement
-        return without_masks(
-            substitute(statement, {self.load: self.reading}), self.reading, gate_parts(self.known)
-        )
+        copied = substitute(statement, {self.load: self.reading})
+        return without_masks(copied, self.reading, gate_parts(self.known))
 
 
 def _pitches(sizes: Sequence[int], lanes: int) -> list[int]:
@@ -409,11 +398,9 @@ def _digits(group: Mapping[UOp, int]) -> list[dict[UOp, int]]:
 
 def _lane_loop(loops: Sequence[UOp], source: UOp, target: UOp, lanes: int) -> UOp | None:
     """The loop along which a copy moves whole vectors: neighbours in the source, then in scratch."""
-    for index in (source, target):
-        for loop in reversed(loops):
-            if stride_of(index, loop) == 1 and _size(loop) >= min(4, lanes):
-                return loop
-    return None
+    places = ((index, loop) for index in (source, target) for loop in reversed(loops))
+    near = (loop for index, loop in places if stride_of(index, loop) == 1)
+    return next((loop for loop in near if _size(loop) >= min(4, lanes)), None)
 
 
 def _divisors(node: UOp, variable: UOp) -> set[int]:

@@ -79,14 +79,11 @@ def _scattered(loop: UOp) -> list[UOp] | None:
     moved = dict(zip(tile[0], tile[1], strict=True))
     address = replace_ranges(store.src[0], {result: place, **moved})
     old = UOp(Op.LOAD, added.value.dtype, (address,))
-    new = old.alu(added.op, _is_inside(added.pick, size).where(added.value, added.neutral))
+    is_inside = (added.pick < size) & (added.pick < 0).logical_not()
+    new = old.alu(added.op, is_inside.where(added.value, added.neutral))
     begin = [substitute(one, {store: store.replace(src=(store.src[0], start))}) for one in end]
     adding = substitute(sums[0], {update: update.replace(src=(address, new))})
     return [loop.replace(src=(result, *begin)), adding]
-
-
-def _is_inside(pick: UOp, size: int) -> UOp:
-    return (pick < size) & (pick < 0).logical_not()
 
 
 def _stores(*statements: UOp) -> list[UOp]:

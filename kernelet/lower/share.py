@@ -61,6 +61,5 @@ def _runs_alike(one: UOp, other: UOp) -> bool:
 def _are_apart(some: Iterable[UOp], others: Iterable[UOp]) -> bool:
     """Whether it makes no difference which come first: none writes what others read or write."""
     ours, theirs = memories(some, Op.STORE), memories(others, Op.STORE)
-    return ours.isdisjoint(theirs | memories(others, Op.LOAD)) and theirs.isdisjoint(
-        memories(some, Op.LOAD)
-    )
+    ours_read, theirs_read = memories(some, Op.LOAD), memories(others, Op.LOAD)
+    return ours.isdisjoint(theirs | theirs_read) and theirs.isdisjoint(ours_read)

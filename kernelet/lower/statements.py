@@ -47,6 +47,12 @@ def memories(statements: Iterable[UOp], op: Op) -> set[UOp]:
     return {node.src[0].src[0] for node in nodes if node.op is op}
 
 
+def loads_of(statement: UOp) -> list[UOp]:
+    """The loads of memory that a kernel is given."""
+    loads = (node for node in statement.toposort() if node.op is Op.LOAD)
+    return [load for load in loads if load.src[0].src[0].op is Op.PARAM]
+
+
 def wrap(loops: Chain, statements: Statements) -> Statements:
     """The statements inside plain loops, the first loop outermost; ZERO is no loop."""
     for variable in reversed(loops):

@@ -9,7 +9,17 @@ from kernelet.graph.uop import UOp
 from kernelet.graph.walk import base_of
 from kernelet.kernelize.normalize import is_memory, normalize, simplify_values
 from tests.kernelize.graphs import after, contiguous, copy, number, write
-from tests.lower.pseudocode import F32, expand, flip, memory, pad, permute, reshape, shrink
+from tests.lower.pseudocode import (
+    F32,
+    expand,
+    flip,
+    memory,
+    pad,
+    permute,
+    reduce,
+    reshape,
+    shrink,
+)
 
 X = memory(0, 8)
 TABLE = memory(0, 4, 6)
@@ -146,3 +156,27 @@ def test_a_result_around_nothing_reads_nothing() -> None:
 def test_memory_is_what_has_a_place() -> None:
     assert all(map(is_memory, [X, contiguous(X), copy(X, "LLVM"), after(X, write(X, X + 1.0))]))
     assert not any(map(is_memory, [flip(X, 0), X + 1.0, UOp.const(1.0, F32)]))
+
+
+# ---- reshapes above sums ----
+
+
+def by_groups(value: UOp, groups: int) -> UOp:
+    """Rows of (4, 6), each less the greatest of its group."""
+    split = reshape(value, 4, groups, 6 // groups)
+    return reshape(split - expand(reduce(split, Op.MAX, 2), 4, groups, 6 // groups), 4, 6)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_what_follows_a_reshaped_row_has_the_loops_of_the_row(groups: int) -> None:
+    value = by_groups(TABLE, groups)
+    (found,) = normal((value + memory(1, 4, 6)).maximum(number(0.0, 4, 6)) * value)
+    assert found.op is Op.RESHAPE
+    assert found.shape == (4, 6)
+    assert found.src[0].op is Op.CONTIGUOUS
+    assert found.src[0].shape == (4, groups, 6 // groups)
+
+
+def test_reshapes_of_values_without_rows_stay_where_they_are() -> None:
+    value = reshape(reshape(TABLE, 2, 12) * 2.0, 4, 6) + 1.0
+    assert normal(value) == (contiguous(value),)
