@@ -38,8 +38,8 @@ def is_search(node: UOp) -> bool:
     if not _is_sum(node) or value.op is not Op.WHERE:
         return False
     condition = split_view(value.src[0])[1]
-    read = sum(_elements_below(source) for source in value.src[1:])
-    return condition.op is Op.CMPNE and numel(value.shape) >= LEAST_REUSE * read
+    most = max(map(_elements_below, (*condition.src, *value.src[1:])), default=0)
+    return condition.op is Op.CMPNE and numel(value.shape) >= LEAST_REUSE * most
 
 
 def absorbed_sums(root: UOp) -> dict[UOp, UOp]:

@@ -178,6 +178,10 @@ class BlockSum:
 class Held:
     """An inline value that gets scratch of its own, beside what sums it up in registers.
 
+    for j: for i: acc[j] += exp(x[i]) * w[i, j]
+    ->  for i: e[i] = exp(x[i])
+        for j: for i: acc[j] += e[i] * w[i, j]
+
     `position` is that of the node in the order of the kernel's graph, once its sums have the axes
     that the plan merges. The place goes outwards until the box has `least` elements; `transforms`
     are those of the loops over the box.

@@ -1,5 +1,6 @@
 """A contraction reads each element for many results."""
 
+from kernelet.base.dtype import dtypes
 from kernelet.graph.ops import Op
 from kernelet.graph.reuse import absorbed_sums, elements_read, is_contraction, is_search, numel
 from kernelet.graph.uop import UOp
@@ -39,6 +40,12 @@ def test_a_sum_of_elements_that_name_their_result_is_a_search() -> None:
     assert is_search(search(64, 50, 16).src[0])
     assert not is_search(reduce(memory(1, 20, 30), Op.ADD, 1))
     assert not is_search(product(memory(1, 20, 30), memory(2, 40, 30)))
+
+
+def test_a_count_of_what_a_mask_leaves_is_no_search() -> None:
+    counted = memory(1, 512).not_equal(3.0)
+    one, none = (UOp.const(n, dtypes.float32).broadcast_to((512,)) for n in (1.0, 0.0))
+    assert not is_search(reduce(counted.where(one, none), Op.ADD, 0))
 
 
 def test_a_sum_that_is_needed_twice_is_not_absorbed() -> None:
