@@ -58,9 +58,9 @@ class Activations(Functions):
         """``np.where(x > 0, x, alpha * np.expm1(x / alpha))``."""
         return (self > 0).where(self, (self / alpha).expm1() * alpha)
 
-    def selu(self) -> Self:
-        """`elu` scaled so that mean 0 and variance 1 are kept from layer to layer."""
-        return self.elu(1.6732632423543772) * 1.0507009873554805
+    def selu(self, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Self:
+        """``gamma * elu(x, alpha)``; mean 0 and variance 1 are kept from layer to layer."""
+        return self.elu(alpha) * gamma
 
     def sigmoid(self) -> Self:
         """``1 / (1 + np.exp(-x))``."""
@@ -105,9 +105,9 @@ class Activations(Functions):
         """``x * sigmoid(1.702 * x)``."""
         return self * (self * 1.702).sigmoid()
 
-    def hardsigmoid(self) -> Self:
-        """``np.clip(x / 6 + 0.5, 0, 1)``."""
-        return (self.hardtanh(-3, 3) + 3) * (1 / 6)
+    def hardsigmoid(self, alpha: Positive = 1 / 6, beta: float = 0.5) -> Self:
+        """``np.clip(alpha * x + beta, 0, 1)``."""
+        return (self.hardtanh(-beta / alpha, (1 - beta) / alpha) + beta / alpha) * alpha
 
     def hardswish(self) -> Self:
         """``x * hardsigmoid(x)``."""

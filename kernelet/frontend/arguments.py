@@ -41,7 +41,7 @@ _OTHER_NAMES = re.findall(
     "ddof=correction ord=p acc_dtype=dtype min_=min max_=max neg_slope=negative_slope "
     "sorted=sorted_ mat1=left mat2=right mat2=other vec=vector vec2=other tensor1=first "
     "tensor2=second batch1=left batch2=right equation=formula num_embeddings=vocab_size "
-    "embedding_dim=embed_size unbiased=correction T_0=length",
+    "embedding_dim=embed_size unbiased=correction T_0=length x=other x=exponent",
 )
 _CALLS = ("__init__", "__call__")
 ClassT = TypeVar("ClassT", bound=type)

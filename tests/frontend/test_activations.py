@@ -84,3 +84,16 @@ def test_slopes_at_kinks_are_those_of_pytorch(name: str, slopes: list[float]) ->
     x = Tensor([-2.0, 0.0, 2.0])
     found = getattr(x, name)().sum().gradient(x)[0].numpy()
     np.testing.assert_allclose(found, slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1 / 6, 0.5), (0.2, 0.5), (0.5, 0.25), (2.0, -1.0)])
+def test_slope_and_shift_of_a_hard_sigmoid_are_given(alpha: float, beta: float) -> None:
+    x = np.linspace(-5, 5, 41, dtype=np.float32)
+    found = Tensor(x).hardsigmoid(alpha, beta=beta).numpy()
+    np.testing.assert_allclose(found, np.clip(alpha * x + beta, 0, 1), atol=1e-6)
+
+
+def test_scales_of_selu_are_given() -> None:
+    x = np.linspace(-5, 5, 41, dtype=np.float32)
+    expected = 1.1 * np.where(x > 0, x, 1.5 * np.expm1(x))
+    np.testing.assert_allclose(Tensor(x).selu(alpha=1.5, gamma=1.1).numpy(), expected, rtol=1e-5)

@@ -246,3 +246,12 @@ def test_missing_and_unknown_arguments_are_pythons_errors() -> None:
 def test_functions_keep_their_names_and_need_no_check_twice() -> None:
     assert Box.put.__name__ == Box.put.__code__.co_name == "put"
     assert checked(test_several_may_come_one_after_the_other).__name__.startswith("test_several")
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "div", "mod", "pow", "maximum", "minimum", "eq", "ne", "fmod"]
+)
+def test_the_second_operand_is_also_called_x(name: str) -> None:
+    value = Tensor([-3.0, 0.5, 2.0])
+    found = getattr(value, name)(x=2.0)
+    np.testing.assert_array_equal(found.numpy(), getattr(value, name)(2.0).numpy())
