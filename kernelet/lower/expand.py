@@ -114,8 +114,8 @@ class _Vectorizer:
         if value.dtype.lanes == self.lanes:
             return value
         dtype = value.dtype.vec(self.lanes)
-        # The inverse of a number is spread as one, so that a product with it is seen to be a quotient.
-        if value.op in (Op.CONST, Op.RECIPROCAL) and all(n.op is Op.CONST for n in value.src):
+        # An inverse is spread as one, so that a product with it is seen to be a quotient.
+        if value.op in (Op.CONST, Op.RECIPROCAL):
             return value.replace(dtype=dtype, src=tuple(map(self._spread, value.src)))
         return UOp(Op.VECTORIZE, dtype, (value,) * self.lanes)
 

@@ -316,3 +316,23 @@ def test_a_float_result_does_not_go_into_integers() -> None:
     with pytest.raises(DTypeError):
         x /= 2
     assert x.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(-1, 1), (1, -1)])
+def test_a_quotient_by_a_spread_tensor_is_rounded_once(shape: tuple[int, int]) -> None:
+    rows, columns = np.arange(1, 130, dtype=np.float32), np.arange(1, 65, dtype=np.float32)
+    divisors = rows.reshape(shape)
+    values = divisors * (columns if shape[1] == 1 else columns[:, None])
+    with Context(DEV="LLVM"):
+        given, spread = Tensor(values), Tensor(rows).reshape(shape)
+        quotient, whole = given / spread, given.div(spread, rounding_mode="trunc")
+        Tensor.realize(quotient, whole)
+    np.testing.assert_array_equal(quotient.numpy(), values / divisors)
+    np.testing.assert_array_equal(whole.numpy(), values / divisors)
+
+
+def test_no_quotient_of_a_softmax_is_above_its_maximum() -> None:
+    values = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
+    with Context(DEV="LLVM"):
+        found = Tensor(values).softmax(-1)
+        assert (found <= found.max(0)).all().item()
