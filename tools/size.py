@@ -33,7 +33,7 @@ FOLDER_LIMITS = {
 # What is over its budget, and by how much at most. The nests of products and convolutions, the search
 # and kernels with several outputs have raised it, then the whole surface of tensors (frontend); what
 # remains to be paid is lowered here.
-DEBTS = {"frontend": 2351, "graph": 585, "lower": 1680, ".": 136, "core": 5758}
+DEBTS = {"frontend": 2351, "graph": 585, "lower": 1679, ".": 136, "core": 5757}
 
 
 def complaints(sources: list[Source]) -> list[str]:

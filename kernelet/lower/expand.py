@@ -148,12 +148,11 @@ class _Vectorizer:
         memory, offset = node.src[0].src
         dtype = node.dtype.vec(self.lanes)
         if stride_of(offset, self.variable) != 1:
+            lanes = copies_of(node, self.steps)
             place = UOp(Op.INDEX, dtypes.index, (memory, with_factored_maxima(offset)))
-            picked = _picked_from_near(
-                copies_of(node.replace(src=(place, *node.src[1:])), self.steps)
-            )
-            lanes = tuple(copies_of(node, self.steps))
-            return UOp(Op.VECTORIZE, dtype, lanes) if picked is None else picked
+            exact = node.replace(src=(place, *node.src[1:]))
+            picked = _picked_from_near(lanes if exact is node else copies_of(exact, self.steps))
+            return UOp(Op.VECTORIZE, dtype, tuple(lanes)) if picked is None else picked
         start = UOp(Op.INDEX, dtypes.index, (memory, self._at_lane(offset, 0)))
         return UOp(Op.LOAD, dtype, (start, *(self.done[gate] for gate in node.src[1:])))
 

@@ -9,7 +9,7 @@ The structures are those of https://dmlc.github.io/dlpack/latest/c_api.html.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, final
+from typing import final
 
 from kernelet.base.errors import ArgumentError, DeviceError
 
@@ -60,7 +60,7 @@ def name_words(capsule: object, name: str) -> None:
 class Peer:
     """An array of another library; of a type that numpy lacks, it is one of unsigned numbers."""
 
-    def __init__(self, array: Any) -> None:  # noqa: ANN401 - whatever has the protocol
+    def __init__(self, array: object) -> None:
         self._array = array
         self.name: str | None = None
 
@@ -75,7 +75,7 @@ class Peer:
         return kind, number
 
     def __dlpack__(self, **arguments: object) -> object:
-        given = self._array
-        capsule = given.__dlpack__(**arguments) if hasattr(given, "__dlpack__") else given
+        give = getattr(self._array, "__dlpack__", None)
+        capsule = self._array if give is None else give(**arguments)
         self.name = as_words(capsule)
         return capsule
